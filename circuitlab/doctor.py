@@ -118,12 +118,12 @@ def _plugins() -> tuple[PluginFound, ...]:
     every: dict[plugins.Plugin, list[plugins.Addition]] = {}
     for one in plugins.declared():
         every.setdefault(one.plugin, []).append(one)
-    found = []
+    result = []
     for plugin, additions in every.items():
         succeeded, output = _child(_PLUGIN.format(additions=[(one.kind, one.name) for one in additions], plugin=str(plugin)))
         adds = tuple(f"{plugins.SINGULAR[one.kind]} {one.name}" for one in additions)
-        found.append(PluginFound(plugin.name, plugin.version, adds, "" if succeeded else output))
-    return (*found, *(PluginFound(problem, "", (), "it cannot be read") for problem in plugins.problems()))
+        result.append(PluginFound(plugin.name, plugin.version, adds, "" if succeeded else output))
+    return (*result, *(PluginFound(problem, "", (), "it cannot be read") for problem in plugins.problems()))
 
 
 def _main_memory() -> str:

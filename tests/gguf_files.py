@@ -286,11 +286,11 @@ def _name(table: Any, kind: str, key: str) -> str:
     """The file's name of a tensor of the folder, by the package's table."""
     key = key.removeprefix("transformer.") if kind == "bloom" else key
     key = re.sub(r"block_sparse_moe\.experts\.(w\d)", r"feed_forward.experts.\1", key) if kind == "mixtral" else key
-    found = table.get_name(key, try_suffixes=(".weight", ".bias"))
-    if found is None and kind == "mixtral":
-        found = table.get_name(key.removeprefix("model."), try_suffixes=(".weight", ".bias"))
-    assert found is not None, f"no name for {key}"
-    return found
+    result = table.get_name(key, try_suffixes=(".weight", ".bias"))
+    if result is None and kind == "mixtral":
+        result = table.get_name(key.removeprefix("model."), try_suffixes=(".weight", ".bias"))
+    assert result is not None, f"no name for {key}"
+    return result
 
 
 def random_blocks(kind: Any, shape: tuple[int, ...]) -> np.ndarray:

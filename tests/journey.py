@@ -192,14 +192,14 @@ def figures(window: Window) -> dict[str, list[float]]:
 
     Not their bits: a run that began as another's rounds otherwise than one of its own.
     """
-    found = {}
+    result = {}
     for name, panel in window.docks.items():
         if isinstance(panel, PanelDock) and on_screen(panel):
             fields = [vars(mark).values() for mark in panel.view.figure.marks()]
             arrays = [a.ravel() for values in fields for a in values if isinstance(a, np.ndarray) and a.dtype.kind in "fiu"]
             arrays = [np.nan_to_num(a.astype(float)) for a in arrays if a.size]
-            found[name] = [float(n) for a in arrays for n in (a.size, a.sum(), (a * np.linspace(0.5, 1.5, a.size)).sum())]
-    return found
+            result[name] = [float(n) for a in arrays for n in (a.size, a.sum(), (a * np.linspace(0.5, 1.5, a.size)).sum())]
+    return result
 
 
 def held(window: Window) -> dict[str, Any]:

@@ -115,20 +115,20 @@ def _outcome(function: Any, path: str, memory: int, most: int) -> dict[str, Any]
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR, PROCESSOR))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    found: dict[str, Any]
+    result: dict[str, Any]
     sys.settrace(trace)
     try:
         function(path)
-        found = {"kind": "opened"}
+        result = {"kind": "opened"}
     except CircuitLabError as error:
-        found = {"kind": type(error).__name__, "text": str(error)}
+        result = {"kind": type(error).__name__, "text": str(error)}
     except BaseException:
-        found = {"kind": "FAILED", "text": traceback.format_exc()[-2000:]}
+        result = {"kind": "FAILED", "text": traceback.format_exc()[-2000:]}
     finally:
         sys.settrace(None)
     if count > most:
-        found = {"kind": "FAILED", "text": f"more than {most} steps"}
-    return {**found, "peak": max(0, _bytes("VmHWM") - before), "steps": count}
+        result = {"kind": "FAILED", "text": f"more than {most} steps"}
+    return {**result, "peak": max(0, _bytes("VmHWM") - before), "steps": count}
 
 
 def _in_a_child(function: Any, path: str, memory: int, steps: int) -> dict[str, Any]:

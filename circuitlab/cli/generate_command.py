@@ -24,9 +24,9 @@ def run(
     args: argparse.Namespace, model: Model, text: str | None = None, tokens: Iterable[int] | None = None, edits: Edits = ()
 ) -> int:
     """Print the new text, or the new ids where they have none, as those of a model without a tokenizer."""
-    found = model.generate(text, args.n, args.temperature, args.seed, tokens, edits=edits)
+    result = model.generate(text, args.n, args.temperature, args.seed, tokens, edits=edits)
     if args.json:
-        print(json.dumps({"prompt": found.prompt, "new": found.new, "text": found.text}, ensure_ascii=False, indent=1))
+        print(json.dumps({"prompt": result.prompt, "new": result.new, "text": result.text}, ensure_ascii=False, indent=1))
     else:
-        print(found.text or " ".join(map(str, found.new)))
+        print(result.text or " ".join(map(str, result.new)))
     return 0

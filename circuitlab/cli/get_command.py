@@ -21,15 +21,15 @@ from circuitlab.model.catalogue.entries import Entry, catalogue, entry_of
 def run(args: argparse.Namespace) -> int:
     """Get, check or list. Raises `CircuitLabError`."""
     _refuse_contradictions(args)
-    found = entry_of(args.name) if args.name and args.name not in archives() else None
+    result = entry_of(args.name) if args.name and args.name not in archives() else None
     if args.check:
         if args.name is None:
             return _check(list(archives().values()), list(catalogue().values()))
-        return _check([], [found[0]]) if found else _check([_archive(args.name)], [])
+        return _check([], [result[0]]) if result else _check([_archive(args.name)], [])
     if args.name is None:
         return _list(args.json)
-    if found is not None:
-        return get_model.fetch(*found, args)
+    if result is not None:
+        return get_model.fetch(*result, args)
     archive = _archive(args.name)
     if args.checkpoints:
         raise UsageError(

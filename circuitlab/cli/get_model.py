@@ -65,8 +65,8 @@ def _say(entry: Entry, revision: str, got: Got) -> None:
     print(f"{name}: {brought} {place_words(got.source, revision)}")
     if needs := lacking(got.source):
         print(needs)
-    found = here(entry, revision)
-    if found is not None and found[1] != got.ref:  # another source of it comes first
+    result = here(entry, revision)
+    if result is not None and result[1] != got.ref:  # another source of it comes first
         name = str(HubName.parse(got.ref.origin.where)) if got.source.kind == "hub" else got.ref.origin.where
     print(f"Open it: circuitlab {name}")
 
@@ -93,7 +93,7 @@ def verify(entry: Entry) -> tuple[str, list[str]]:
 
 def row(entry: Entry) -> JsonDict:
     """An entry for `--json`."""
-    found = here(entry)
+    result = here(entry)
     return {
         "kind": "model",
         "name": entry.name,
@@ -101,8 +101,8 @@ def row(entry: Entry) -> JsonDict:
         "about": entry.about,
         "shows": entry.shows,
         "licence": entry.licence,
-        "here": found is not None,
-        "place": None if found is None else place_words(found[0]),
+        "here": result is not None,
+        "place": None if result is None else place_words(result[0]),
         "sources": [_source_row(one) for one in entry.sources],
         "checkpoints": [{"revision": one, "here": here(entry, one) is not None} for one in entry.checkpoints],
     }
@@ -120,8 +120,8 @@ def _source_row(source: Source) -> dict[str, object]:
 
 def listed(entry: Entry, width: int) -> list[str]:
     """The lines of an entry in the list; `width`: of the longest name."""
-    found = here(entry)
-    where = "not here" if found is None else place_words(found[0])
+    result = here(entry)
+    where = "not here" if result is None else place_words(result[0])
     lines = [f"{entry.name:<{width}}  {size_of(entry.sources[0]):>13}  {entry.licence:<10}  {where}"]
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     for words in _paragraphs(entry):

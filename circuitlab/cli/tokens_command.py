@@ -20,12 +20,12 @@ def run(args: argparse.Namespace, text: str | None) -> int:
     """Print them. Without a text nothing but how many tokens the model has would be known, so one is asked for by the parser."""
     bos = begins(args)
     model = api.open(args.model, use=Engine(ModelStore()), bos=bos, special=not args.no_special)
-    found = model.tokenized(text or "")
+    result = model.tokenized(text or "")
     if args.json:
-        print(json.dumps({"tokens": found.rows(), "words": list(found.words)}, ensure_ascii=False, indent=1))
+        print(json.dumps({"tokens": result.rows(), "words": list(result.words)}, ensure_ascii=False, indent=1))
         return 0
-    rows = found.rows()
-    print(f"{model.ref.name} · {number_of(len(rows), 'token')} of {model.config.n_ctx} · {number_of(len(found.words), 'word')}")
+    rows = result.rows()
+    print(f"{model.ref.name} · {number_of(len(rows), 'token')} of {model.config.n_ctx} · {number_of(len(result.words), 'word')}")
     print_table(
         Table(
             (

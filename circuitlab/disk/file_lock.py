@@ -58,8 +58,8 @@ class FileLock:
 
         Raises `OSError` where the file cannot be opened or written, or the disk has no locks; nothing is locked then.
         """
-        found = plain_stat(self.path)
-        if found is not None and found.st_nlink > 1 and (holder := holder_of(self.path)) is not None:
+        result = plain_stat(self.path)
+        if result is not None and result.st_nlink > 1 and (holder := holder_of(self.path)) is not None:
             return holder  # of a file with a second name, as backups make, which is replaced where nobody holds it
         for _ in range(_ATTEMPTS):
             file = open_own(self.path)

@@ -21,10 +21,10 @@ _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 def plain_stat(path: Path) -> os.stat_result | None:
     """What the system says of a plain file, None where there is none: also for a link to one. Raises `OSError`."""
     try:
-        found = os.lstat(path)
+        result = os.lstat(path)
     except FileNotFoundError:
         return None
-    return found if stat.S_ISREG(found.st_mode) else None
+    return result if stat.S_ISREG(result.st_mode) else None
 
 
 def fresh_file(path: Path) -> IO[bytes]:

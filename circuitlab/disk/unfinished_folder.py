@@ -46,7 +46,7 @@ def remove_abandoned_folders(parent: Path) -> None:
     """Remove from a folder what killed processes were filling there, and nobody fills any more."""
     names = set[str]()
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        names = {found[1] for entry in entries if (found := _NAME.fullmatch(entry.name)) is not None}
+        names = {result[1] for entry in entries if (result := _NAME.fullmatch(entry.name)) is not None}
     for name in sorted(names):
         lock = _lock_of(parent / name)
         with contextlib.suppress(OSError):

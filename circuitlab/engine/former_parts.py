@@ -46,15 +46,15 @@ def _sense(part: str) -> Sense | None:
     stays = next((stays for pattern, stays in _OF_DIFFERENCES if pattern.fullmatch(part)), None)
     if stays is not None:
         return Sense(of_differences=stays)
-    if found := _RANDOM.fullmatch(part):
-        return Sense(About.SAMPLE, brief=found[1] + found[2])
+    if result := _RANDOM.fullmatch(part):
+        return Sense(About.SAMPLE, brief=result[1] + result[2])
     if part.startswith((_NOT_COMPUTED, *_QUANTITIES)):
         about = About.NOT_COMPUTED if part.startswith(_NOT_COMPUTED) else About.SAMPLE if _is_of_sample(part) else None
         return Sense(about, tuple(name for name in _QUANTITIES if name in part))
-    if found := _OWN.fullmatch(part):
-        return Sense(quantities=(OWN,), brief=found[1])
-    if found := _CIRCUIT.match(part):
-        return Sense(quantities=(found[1],))
+    if result := _OWN.fullmatch(part):
+        return Sense(quantities=(OWN,), brief=result[1])
+    if result := _CIRCUIT.match(part):
+        return Sense(quantities=(result[1],))
     if part in _READING:
         return Sense(About.READING)
     if part == "exact":

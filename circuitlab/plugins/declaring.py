@@ -102,24 +102,24 @@ def _every(paths: str) -> tuple[Addition, ...]:
 
 @lru_cache(maxsize=1)
 def _installed() -> tuple[Addition, ...]:
-    found = []
+    result = []
     for kind in KINDS:
         for entry in metadata.entry_points(group=f"circuitlab.{kind}"):
             plugin = Plugin(entry.dist.name, entry.dist.version) if entry.dist is not None else Plugin(entry.module, "")
-            found.append(Addition(plugin, kind, entry.name, entry.module, entry.attr or ""))
-    return tuple(found)
+            result.append(Addition(plugin, kind, entry.name, entry.module, entry.attr or ""))
+    return tuple(result)
 
 
 @lru_cache(maxsize=8)
 def _read(paths: str) -> tuple[tuple[Addition, ...], tuple[str, ...]]:
     """What the files at these paths add, and which of them cannot be read."""
-    found, wrong = list[Addition](), list[str]()
+    result, wrong = list[Addition](), list[str]()
     for text in filter(None, paths.split(os.pathsep)):
         try:
-            found += [_of_file(one) for one in additions_at(Path(text))]
+            result += [_of_file(one) for one in additions_at(Path(text))]
         except (OSError, ValueError) as error:
             wrong.append(f"{text}: {cause(error)}")
-    return tuple(found), tuple(wrong)
+    return tuple(result), tuple(wrong)
 
 
 def _of_file(one: FileAddition) -> Addition:

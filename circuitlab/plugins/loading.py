@@ -85,15 +85,15 @@ def failures() -> dict[Plugin, PluginError]:
 
 
 def _import(attempt: _Attempt) -> None:
-    addition, found, error = attempt.addition, None, None
+    addition, result, error = attempt.addition, None, None
     try:
         path = addition.plugin.path
-        found = import_file(path, addition.module) if path else importlib.import_module(addition.module)
+        result = import_file(path, addition.module) if path else importlib.import_module(addition.module)
         for name in filter(None, addition.attribute.split(".")):
-            found = getattr(found, name)
+            result = getattr(result, name)
     except BaseException as raised:  # SystemExit, too: a plug-in does not end the program
         error = failed(addition.plugin, f"the {SINGULAR[addition.kind]} {addition.name}", "cannot be imported", raised)
-    attempt.found, attempt.error, attempt.seconds = found, error, time.monotonic() - attempt.began
+    attempt.found, attempt.error, attempt.seconds = result, error, time.monotonic() - attempt.began
     attempt.ended.set()
 
 

@@ -37,10 +37,10 @@ class FileAddition:
 
 def additions_at(path: Path) -> tuple[FileAddition, ...]:
     """What the file, or the files of the folder, register. Raises `OSError`, and `ValueError` where that is nothing."""
-    found = tuple(one for file in files_at(path) for one in additions_of(file))
-    if not found:
+    result = tuple(one for file in files_at(path) for one in additions_of(file))
+    if not result:
         raise ValueError("nothing in it registers an analysis, a panel or a family")
-    return found
+    return result
 
 
 def files_at(path: Path) -> tuple[Path, ...]:

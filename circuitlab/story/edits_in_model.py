@@ -31,18 +31,18 @@ def edits_in_model(
 
     Raises `UsageError` for words that cannot be read, `BadInput` for what is not in the model or the prompt.
     """
-    found: list[Intervention] = []
+    result: list[Intervention] = []
     for edit in edits:
         if isinstance(edit, Intervention):
-            found.append(edit)
+            result.append(edit)
             continue
         if not isinstance(edit, (str, EditText)):
             raise UsageError(
                 "An intervention cannot be read.", expected="a text, or an Intervention", got=quoted(edit), remedy=EXAMPLE
             )
         written = read_edits(edit) if isinstance(edit, str) else (edit,)
-        found += (_in_model(one, model, tokens, reading, conventions) for one in written)
-    return tuple(found)
+        result += (_in_model(one, model, tokens, reading, conventions) for one in written)
+    return tuple(result)
 
 
 def _in_model(
@@ -68,9 +68,9 @@ def _placed(site: SiteText, model: OpenModel, tokens: tuple[int, ...]) -> SiteTe
 
 
 def _position(place: Place, model: OpenModel, tokens: tuple[int, ...]) -> int:
-    found = position_of(Occurrence(place) if isinstance(place, str) else place, model, tokens, strict=True)
-    assert found is not None
-    return found
+    result = position_of(Occurrence(place) if isinstance(place, str) else place, model, tokens, strict=True)
+    assert result is not None
+    return result
 
 
 def _prompt(text: str, model: OpenModel, reading: Reading) -> tuple[int, ...]:

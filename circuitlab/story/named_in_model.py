@@ -173,6 +173,6 @@ def _occurrences(text: str, model: OpenModel, tokens: tuple[int, ...]) -> list[i
     for special in (True, False):  # of a prompt in which spellings are letters, the letters
         sought = tokenizer.encode(tokenizer.long_enough(text, len(tokens), special), special=special)
         n = len(sought)
-        if found := [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]:
-            return found
+        if result := [i + n - 1 for i in range(len(tokens) - n + 1) if n and tokens[i : i + n] == sought]:
+            return result
     return []

@@ -51,19 +51,19 @@ def with_numbers(
     `model` None: 0 for each, to see before a model is opened whether the rest can be read. Raises `BadInput`, `UsageError`.
     """
     kinds = {name: kind for name, (kind, _) in fields(cls).items()}
-    found = dict(values)
+    result = dict(values)
     for name, value in values.items():
         kind = kinds.get(name, str)
         of = {kind, *get_args(kind)}  # paths and texts may have quotation marks of their own
         if not isinstance(value, str) or not of & {int, Target} or not _LITERAL.search(value):
             continue
         if Target in of:
-            found[name] = str(target_of_text(value, model))
+            result[name] = str(target_of_text(value, model))
         elif "position" in name or name in ("destination", "source"):
-            found[name] = _with(value, lambda piece: position_of(Occurrence(piece), model, tokens, True) if model else 0)
+            result[name] = _with(value, lambda piece: position_of(Occurrence(piece), model, tokens, True) if model else 0)
         else:
-            found[name] = _with(value, lambda piece: token_of(piece, model) if model else 0)
-    return found
+            result[name] = _with(value, lambda piece: token_of(piece, model) if model else 0)
+    return result
 
 
 def _with(text: str, number: Callable[[str], object]) -> str:

@@ -46,10 +46,10 @@ def points_of(spec: Spec, engine: Engine) -> list[Point]:
 def _named(text: str, folder: Path) -> list[ModelRef]:
     """The models that a text names: one, or all folders and files that a pattern matches, sorted."""
     if is_pattern(text):
-        if not (found := sorted(glob.glob(text, root_dir=folder))):
+        if not (result := sorted(glob.glob(text, root_dir=folder))):
             remedy = "Check the pattern; it is relative to the folder of the declaration."
             raise BadInput("A pattern of models matches nothing.", expected="folders of models", got=text, remedy=remedy)
-        return [reference(str(folder / one)) for one in found]
+        return [reference(str(folder / one)) for one in result]
     if text not in shipped_models() and ":" not in text and (folder / text).exists():
         return [reference(str(folder / text))]
     return [reference(text)]

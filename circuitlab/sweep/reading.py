@@ -131,15 +131,15 @@ class SweepTable:
 
     def by_prompt(self, chosen: Chosen, step: str) -> ByPrompt:
         """The value in each prompt at a step, which is read from the table now. Raises `BadInput`."""
-        found = [row for row in _rows(self.folder / TABLE) if _is(row, chosen, step)]
-        names = _names(found, [name for name in (found[0] if found else ()) if name not in (*_WHICH, *_BY_PROMPT)])
-        lines, numbers = list(dict.fromkeys(names)), list(dict.fromkeys(row["prompt"] for row in found))
+        result = [row for row in _rows(self.folder / TABLE) if _is(row, chosen, step)]
+        names = _names(result, [name for name in (result[0] if result else ()) if name not in (*_WHICH, *_BY_PROMPT)])
+        lines, numbers = list(dict.fromkeys(names)), list(dict.fromkeys(row["prompt"] for row in result))
         values = np.full((len(numbers), len(lines)), np.nan)
         places = {number: i for i, number in enumerate(numbers)}, {name: i for i, name in enumerate(lines)}
-        for name, row in sorted(zip(names, found, strict=True), key=lambda pair: pair[1]["final"] == "true"):
+        for name, row in sorted(zip(names, result, strict=True), key=lambda pair: pair[1]["final"] == "true"):
             values[places[0][row["prompt"]], places[1][name]] = float(row["value"]) if row["value"] else np.nan
         texts = tuple(self._texts.get((chosen.prompts, number), "") for number in numbers)
-        unit = " / ".join(dict.fromkeys(row["unit"] for row in found))
+        unit = " / ".join(dict.fromkeys(row["unit"] for row in result))
         return ByPrompt(np.array([int(number or 0) for number in numbers]), texts, tuple(lines), values, unit)
 
 

@@ -74,8 +74,8 @@ def describe_tokens(folder: Path, words: str) -> None:
     """Write the section into the folder's `card.md`, in place of an earlier one or before *Training*. Raises `BadMachine`."""
     card = folder / "card.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n"
-    before, found, rest = text.partition(HEADING)
-    if found:
+    before, result, rest = text.partition(HEADING)
+    if result:
         at = rest.find("\n## ")
         after = rest[at + 1 :] if at >= 0 else ""
     else:

@@ -67,8 +67,8 @@ def measured(call: Callable[[], Any]) -> tuple[Any, float, int]:
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     base, began = status("VmRSS"), time.perf_counter()
-    found = call()
-    return found, time.perf_counter() - began, status("VmHWM") - base
+    result = call()
+    return result, time.perf_counter() - began, status("VmHWM") - base
 
 
 def hook_z(layer: int) -> str:
@@ -100,9 +100,9 @@ def ablation(model: Any, o: dict[str, Any]) -> dict[str, Any]:
     once = last_half if o["half"] else every
     once(0, 0)
     began = time.perf_counter()
-    found = torch.stack([once(layer, head) for layer, head in o["heads"]])
+    result = torch.stack([once(layer, head) for layer, head in o["heads"]])
     seconds = time.perf_counter() - began
-    np.save(o["out"], found.numpy())
+    np.save(o["out"], result.numpy())
     return {"seconds": seconds}
 
 
@@ -115,9 +115,9 @@ def attribution(model: Any, o: dict[str, Any]) -> dict[str, Any]:
         own = type(cache)(dict(cache.cache_dict), model)  # heads' results stay in a cache once they have been made
         return own.logit_attrs(own.stack_head_results(layer=-1), tokens=a, incorrect_tokens=b)
 
-    found, times, extra = once(), [], 0
-    np.save(o["out"], found[:, 0].numpy())
-    del found
+    result, times, extra = once(), [], 0
+    np.save(o["out"], result[:, 0].numpy())
+    del result
     for _ in range(o["rounds"]):
         _, seconds, extra = measured(once)
         times.append(seconds)

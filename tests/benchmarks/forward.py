@@ -130,7 +130,7 @@ def rows(quick: bool) -> list[Row]:
 
 def peers(path: Path, n: int, rounds: int, kept: str, ours: dict) -> list[Row]:
     """Against each TransformerLens that can be had; the numbers must agree first."""
-    out, found = [], []
+    out, result = [], []
     for major in (3, 4):
         try:
             peer = child(PEER, str(path), str(n), str(THREADS), str(rounds), kept, python=peer_python(major))
@@ -140,10 +140,10 @@ def peers(path: Path, n: int, rounds: int, kept: str, ours: dict) -> list[Row]:
         if peer["difference"] > 1e-3 or peer["pattern"] > 1e-4:
             out.append(Row(f"run_with_cache, {n} tokens", peer["version"], f"other numbers: {peer['difference']:.1e}", "", None))
             continue
-        found.append(peer)
+        result.append(peer)
         name = f"TransformerLens {peer['version']}"
         out.append(ratio(f"forward + cache, {n} tokens", name, ours["captured"] / peer["seconds"], 1.0))
-    if found:
-        least = min(p["extra"] for p in found)
+    if result:
+        least = min(p["extra"] for p in result)
         out.append(ratio(f"peak extra memory, {n} tokens", "the smaller peer", ours["whole"] / least, 0.25 if n == 1024 else 1.0))
     return out

@@ -120,11 +120,11 @@ def rows(quick: bool) -> list[Row]:
     path = llama(LAYERS // 8 if quick else LAYERS)
     size = (path / "model.safetensors").stat().st_size
     names = ["predictions", "composition", "copying_scores", "ov_spectrum"]
-    found = child(CHILD, str(LIMIT), str(path), str(THREADS), str(BUDGET), *names)
+    result = child(CHILD, str(LIMIT), str(path), str(THREADS), str(BUDGET), *names)
     titles = {"open": "opens", "predictions": "16-token forward pass", "copying_scores": "copying scores of all heads"}
     titles |= {"composition": "composition Q+K+V", "ov_spectrum": "OV spectra of all heads", "sha256": "sha256, read whole"}
     out = []
-    for name, (seconds, held) in found.items():
+    for name, (seconds, held) in result.items():
         what = f"Llama shape of {size / GIB:.1f} GiB, RLIMIT_DATA 2 GiB: {titles[name]}"
         measured = f"{seconds:,.1f} s, {held / 2**20:,.0f} MiB anonymous"
         met = seconds < 5 if name == "open" else held <= LIMIT

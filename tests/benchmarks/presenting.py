@@ -170,12 +170,12 @@ def rows(quick: bool) -> list[Row]:
         "1" if quick else "3",
         "predictions" if quick else "spectra",
     )
-    cold, found = child(COLD, *words), child(PREPARED, *words)
-    held = f"{found['took']:.1f} s, {found['held'] / 2**20:.1f} MiB held, process +{found['grown'] / 2**20:.0f} MiB"
-    beyond = f"{1e3 * found['beyond']:.0f} ms beyond {1e3 * found['bare']:.0f}"
-    first, again = found["first"], found["again"]
+    cold, result = child(COLD, *words), child(PREPARED, *words)
+    held = f"{result['took']:.1f} s, {result['held'] / 2**20:.1f} MiB held, process +{result['grown'] / 2**20:.0f} MiB"
+    beyond = f"{1e3 * result['beyond']:.0f} ms beyond {1e3 * result['bare']:.0f}"
+    first, again = result["first"], result["again"]
     return [
-        Row("key to painted step, held", "its figures shown and painted", beyond, "≤ 50 ms", found["beyond"] <= 0.05),
+        Row("key to painted step, held", "its figures shown and painted", beyond, "≤ 50 ms", result["beyond"] <= 0.05),
         Row(
             "a prepared talk of 20 steps, 124 M parameters: key to painted",
             "",

@@ -171,11 +171,11 @@ def rows(quick: bool = False) -> list[Row]:
     """One row for each shape."""
     out = []
     for shape in SHAPES:
-        found = child(CODE, shape, "7" if quick else "25", "4" if quick else "8")
+        result = child(CODE, shape, "7" if quick else "25", "4" if quick else "8")
         what, against = f"training {shape}, tokens/s", "a plain PyTorch loop"
-        if found["first"] > 1e-5:
-            out.append(Row(what, against, f"another loss: {found['first']:.1e} apart", "the same to 1e-5", False))
+        if result["first"] > 1e-5:
+            out.append(Row(what, against, f"another loss: {result['first']:.1e} apart", "the same to 1e-5", False))
             continue
-        note = f" ({found['ours']:,.0f} and {found['theirs']:,.0f}; losses at most {found['apart']:.0e} apart)"
-        out.append(Row(what, against, f"{found['ratio']:.2f}×{note}", "≥ 0.95×", found["ratio"] >= 0.95))
+        note = f" ({result['ours']:,.0f} and {result['theirs']:,.0f}; losses at most {result['apart']:.0e} apart)"
+        out.append(Row(what, against, f"{result['ratio']:.2f}×{note}", "≥ 0.95×", result["ratio"] >= 0.95))
     return out

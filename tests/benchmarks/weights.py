@@ -141,7 +141,7 @@ def faster(what: str, against: str, ours_s: float, peer_s: float, target: float,
 def peers(what: str, path: str, rounds: int, mine: np.ndarray) -> tuple[list[Row], list[dict[str, Any]]]:
     """Each TransformerLens that can be had and gives our numbers; a row for each that does not."""
     out: list[Row] = []
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for major in (3, 4):
         kept = f"{path}/{what}-{major}.npy"
         try:
@@ -155,20 +155,20 @@ def peers(what: str, path: str, rounds: int, mine: np.ndarray) -> tuple[list[Row
         if off > 1e-4 * max(1e-9, float(np.abs(mine).max())):
             out.append(Row(what, f"TransformerLens {peer['version']}", f"other numbers: off by {off:.1e}", "", False))
             continue
-        found.append(peer | {"off": off})
-    return out, found
+        result.append(peer | {"off": off})
+    return out, result
 
 
 def composition_rows(shape: str, path: str, rounds: int) -> list[Row]:
     """All pairs, time and memory."""
     kept = f"{path}/composition.npy"
     got = ours("composition", path, str(rounds), kept)
-    out, found = peers("composition", path, 1 if rounds < 5 else 2, np.load(kept))
+    out, result = peers("composition", path, 1 if rounds < 5 else 2, np.load(kept))
     share = got["flops"] / got["rate"] / got["seconds"]
     what = f"composition Q + K + V, {shape}"
-    if found:
-        best = min(found, key=lambda p: p["seconds"])
-        name, least = f"TransformerLens {best['version']}", min(p["extra"] for p in found)
+    if result:
+        best = min(result, key=lambda p: p["seconds"])
+        name, least = f"TransformerLens {best['version']}", min(p["extra"] for p in result)
         out.append(faster(what, name, got["seconds"], best["seconds"], 25, f"; differ by {best['off']:.0e}"))
         said = f"1/{least / max(got['extra'], 1):.0f} ({got['extra'] / MIB:.0f} MiB, {least / MIB:.0f})"
         out.append(Row(f"peak extra memory, {what}", "the smaller peer", said, "≤ 1/30", got["extra"] * 30 <= least))
@@ -179,12 +179,12 @@ def spectra_rows(shape: str, path: str, rounds: int) -> list[Row]:
     """Copying scores and eigenvalues of all heads, cold and with W_U W_E at hand."""
     kept = f"{path}/spectra.npy"
     got = ours("spectra", path, str(rounds), kept)
-    out, found = peers("spectra", path, 1, np.load(kept))
+    out, result = peers("spectra", path, 1, np.load(kept))
     limit = got["flops"] / got["rate"]
     out.append(Row(f"W_U W_E, {shape}", "the product at full rate", f"{limit:.2f} of {got['cold']:.2f} s", "", None))
-    if not found:
+    if not result:
         return out
-    best = min(found, key=lambda p: p["seconds"])
+    best = min(result, key=lambda p: p["seconds"])
     name = f"TransformerLens {best['version']}"
     for key, said in (("", "copying scores"), ("eigenvalues_", "eigenvalues and singular values")):
         for state, target in (("cold", 25), ("warm", 80)):

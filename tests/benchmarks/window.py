@@ -243,44 +243,44 @@ def rows(quick: bool) -> list[Row]:
     """All of them."""
     path, threads, out = str(gpt2_small()), str(THREADS), []
     for n in (128,) if quick else (128, 1024):
-        found = child(SELECT, path, threads, str(n))
-        note = f" ({found['ours'] * 1e3:.1f} against {found['bare'] * 1e3:.1f} ms)"
+        result = child(SELECT, path, threads, str(n))
+        note = f" ({result['ours'] * 1e3:.1f} against {result['bare'] * 1e3:.1f} ms)"
         out.append(
             ratio(
                 f"another head to pixels, {n} tokens",
                 "ImageItem.setImage + paint",
-                found["ours"] / found["bare"],
+                result["ours"] / result["bare"],
                 2,
                 note,
             )
         )
-    found = child(TYPING, path, threads, "5" if quick else "15")
-    note = f" ({found['ours'] * 1e3:.0f} against {found['bare'] * 1e3:.0f} ms)"
+    result = child(TYPING, path, threads, "5" if quick else "15")
+    note = f" ({result['ours'] * 1e3:.0f} against {result['bare'] * 1e3:.0f} ms)"
     out.append(
         ratio(
             "typing at the end of 64 tokens, to painted attention",
             "one whole forward",
-            found["ours"] / found["bare"],
+            result["ours"] / result["bare"],
             1.2,
             note,
         )
     )
-    found = child(GAP, path, threads, "6" if quick else "25")
-    said = f"p50 {found['p50'] * 1e3:.1f}, p99 {found['p99'] * 1e3:.1f}, longest {found['most'] * 1e3:.0f} ms of {found['n']}"
-    out.append(Row("gap of the event loop, 1 024-token runs", "", said, "p99 ≤ 50 ms", found["p99"] <= 0.05))
-    found = child(TABLE, path, threads, "8" if quick else "25")
-    beyond, bare = 1e3 * (found["ours"] - found["bare"]), 1e3 * found["bare"]
+    result = child(GAP, path, threads, "6" if quick else "25")
+    said = f"p50 {result['p50'] * 1e3:.1f}, p99 {result['p99'] * 1e3:.1f}, longest {result['most'] * 1e3:.0f} ms of {result['n']}"
+    out.append(Row("gap of the event loop, 1 024-token runs", "", said, "p99 ≤ 50 ms", result["p99"] <= 0.05))
+    result = child(TABLE, path, threads, "8" if quick else "25")
+    beyond, bare = 1e3 * (result["ours"] - result["bare"]), 1e3 * result["bare"]
     said = f"{beyond:.0f} ms beyond {bare:.0f}"
     out.append(Row("a token's four tables, click to pixels", "the bare products", said, "≤ 50 ms", beyond <= 50))
-    found = child(STEP, "", threads, "5" if quick else "18")
-    beyond, bare = 1e3 * (found["ours"] - found["bare"]), 1e3 * found["bare"]
+    result = child(STEP, "", threads, "5" if quick else "18")
+    beyond, bare = 1e3 * (result["ours"] - result["bare"]), 1e3 * result["bare"]
     said = f"{beyond:.0f} ms beyond {bare:.0f}"
     out.append(Row("step to a prefetched checkpoint, to pixels", "the same State, cached", said, "≤ 100 ms", beyond <= 100))
-    found = child(SLIDER, "", threads, "20" if quick else "50")
+    result = child(SLIDER, "", threads, "20" if quick else "50")
     said = " · ".join(
-        f"{name} {1e3 * found[key]:.0f} ms" for name, key in (("p50", "p50"), ("p90", "p90"), ("window's thread", "busy"))
+        f"{name} {1e3 * result[key]:.0f} ms" for name, key in (("p50", "p50"), ("p90", "p90"), ("window's thread", "busy"))
     )
-    out.append(Row("a slider of the laboratory, to every panel painted", "", said, "p50 ≤ 100 ms", found["p50"] <= 0.1))
+    out.append(Row("a slider of the laboratory, to every panel painted", "", said, "p50 ≤ 100 ms", result["p50"] <= 0.1))
     return [*out, startup(3 if quick else 7)]
 
 

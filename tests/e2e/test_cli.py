@@ -35,16 +35,16 @@ def test_the_three_forms_hold_the_same_numbers(model: str, tmp_path: Path, capsy
     words = ["compute", "attention", model, "--text", "abab", "--set", "heads=L1H2", "show=scores"]
     assert main([*words, *(x for f, p in out.items() for x in (f"--{f}", str(p)))]) == 0
     assert capsys.readouterr().out == ""
-    found = json.loads(out["json"].read_text())
+    result = json.loads(out["json"].read_text())
     npz = np.load(out["npz"])
     wanted = api.open(model).compute("attention", text="abab", heads="L1H2", show="scores").result.values
     np.testing.assert_array_equal(npz["values"], wanted)
-    np.testing.assert_array_equal(np.array(found["result"]["values"], dtype=np.float32), wanted)
+    np.testing.assert_array_equal(np.array(result["result"]["values"], dtype=np.float32), wanted)
     rows = [r for r in csv.reader(out["csv"].read_text().splitlines()) if not r[0].startswith("#")]
     assert rows[0] == ["head", "destination", "destination token", "source", "source token", "value (score)"]
     assert len(rows) == 1 + 15
     assert float(rows[1][5]) == pytest.approx(float(wanted[0, 0, 0]))
-    for about in (found, json.loads(str(npz["about"]))):
+    for about in (result, json.loads(str(npz["about"]))):
         assert about["params"] == {"heads": ["L1H2"], "show": "scores"}
         assert len(about["provenance"]["weights"]) == 64
         assert about["remainder"] is None

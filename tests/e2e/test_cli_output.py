@@ -273,21 +273,21 @@ def test_every_analysis_runs_from_the_command_line_and_its_snippet_agrees(name: 
     assert main(["compute", name, model, "--text", "abcabc", *words, "--npz", str(out)]) == (3 if refused else 0)
     if refused:
         return
-    found = np.load(out)
+    result = np.load(out)
     request = Request.named(name, params, api.open(model).subject("abcabc"))
     space: dict[str, object] = {}
     exec(api.snippet(request).replace("print(", "str("), space)
     check_axes(space["answer"].result)  # type: ignore[attr-defined]
     arrays = space["answer"].result.arrays()  # type: ignore[attr-defined]
-    about = json.loads(str(found["about"]))
+    about = json.loads(str(result["about"]))
     assert about["prompt"] == "abcabc" and about["tokens"] == ["<|bos|>", *"abcabc"] and about["axes"].keys() == arrays.keys()
     commands.print_answer(export_of(api.engine(), space["answer"]))  # type: ignore[arg-type]
-    assert sorted([*arrays, *about["missing"].values(), "about"]) == sorted(found.files)
+    assert sorted([*arrays, *about["missing"].values(), "about"]) == sorted(result.files)
     for field, array in arrays.items():
         if array.dtype.kind == "U":
-            np.testing.assert_array_equal(array, found[field])
+            np.testing.assert_array_equal(array, result[field])
         else:
-            np.testing.assert_allclose(array, found[field], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(array, result[field], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(analyses()))

@@ -94,12 +94,12 @@ def test_a_window_that_is_killed_again_and_again_goes_on_where_it_was(tmp_path: 
         said = killed_window(model, attempt > 0, 1000 * (attempt + 1), 1 + attempt % 2, rng)
         recovered = [int(words.split()[1]) for what, words in said if what == "recovered"]
         assert recovered == ([number] if attempt else []), "exactly what the one before had autosaved"
-        found = orphans()
-        assert len(found.orphans) == 1 and not found.damaged, "the one that was recovered has gone over into the new one"
-        prompt = found.orphans[0].read().now.prompt
+        result = orphans()
+        assert len(result.orphans) == 1 and not result.damaged, "the one that was recovered has gone over into the new one"
+        prompt = result.orphans[0].read().now.prompt
         number = int((prompt.text if isinstance(prompt, Encoded) else str(prompt)).split()[1])
         assert last_of(said, "autosaved") <= number <= last_of(said, "recorded")
-        assert json.loads(found.orphans[0].copies[0].read_bytes())["pid"] not in (0, os.getpid())
+        assert json.loads(result.orphans[0].copies[0].read_bytes())["pid"] not in (0, os.getpid())
 
 
 # -- how much work is lost ----------------------------------------------------------------------------------------------------
@@ -229,11 +229,11 @@ def said_before_a_kill(persons: Persons, home: Path, after: int) -> tuple[list[L
         said += lines_of(log, sys.maxsize)
     finally:
         os.close(log)
-    found = orphans(home / "state" / "circuitlab" / "recovery")
-    assert not found.damaged and len(found.orphans) <= 1
-    if not found.orphans:
+    result = orphans(home / "state" / "circuitlab" / "recovery")
+    assert not result.damaged and len(result.orphans) <= 1
+    if not result.orphans:
         return said, 0
-    prompt = found.orphans[0].read().now.prompt
+    prompt = result.orphans[0].read().now.prompt
     return said, int((prompt.text if isinstance(prompt, Encoded) else str(prompt)).split()[1])
 
 

@@ -81,9 +81,9 @@ def _by_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Downlo
     expected = {name: (shelf.original / name).read_bytes() for name in FILES}
 
     def check() -> bool:
-        found = {path.name: path.read_bytes() for path in place.iterdir()} if place.exists() else {}
-        assert found in ({}, expected)
-        return bool(found)
+        result = {path.name: path.read_bytes() for path in place.iterdir()} if place.exists() else {}
+        assert result in ({}, expected)
+        return bool(result)
 
     with serving(Web(shelf.wheels)) as web:
         shelf.index(web)

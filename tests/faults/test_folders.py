@@ -116,8 +116,8 @@ def test_an_import(tmp_path: Path) -> None:
     """Into a new folder: what a killed one leaves is a whole model, or nothing that the next one minds; and the next one, which
     finds either, is done."""
     config, (_, tensors) = CONFIGS["gpt2"], weights_of(CONFIGS["gpt2"])
-    found, parts = survey(ImportMap(config, canonical(config, tensors)), ResidentTensors(tensors))
-    assert not found.problems
+    result, parts = survey(ImportMap(config, canonical(config, tensors)), ResidentTensors(tensors))
+    assert not result.problems
     folder, origin = tmp_path / "home" / "model", {"from": "a.pt", "assumed": [], "unseen": []}
     act = lambda: stream_directory(folder, parts, byte_tokenizer(), origin=origin)
     prepare = lambda: shutil.rmtree(folder, ignore_errors=True)

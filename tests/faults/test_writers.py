@@ -79,13 +79,13 @@ def test_what_is_there_is_whole_whatever_fails(writer: Writer, fault: str, tmp_p
     calls = 0
     for call, how in walk(lambda: writer.write(folder), folder, FAULTS[fault], prepare):
         calls = call
-        litter, found = _litter(folder), writer.found(folder)
-        where = f"{writer.name}, {fault} at call {call}: {how}, {found}, {litter}"
+        litter, result = _litter(folder), writer.found(folder)
+        where = f"{writer.name}, {fault} at call {call}: {how}, {result}, {litter}"
         assert how in (SAID, ENDED, KILLED), where
-        assert found in ("old", "new"), where
-        assert how != ENDED or found == "new", f"{where}: it was said to be written"
+        assert result in ("old", "new"), where
+        assert how != ENDED or result == "new", f"{where}: it was said to be written"
         assert how == KILLED or len(litter) <= 1, where
-        table[f"{how}, {found}"] += 1
+        table[f"{how}, {result}"] += 1
         writer.write(folder)  # and the next one succeeds
         assert writer.found(folder) == "new", where
     assert calls
@@ -110,13 +110,13 @@ def test_what_is_there_is_whole_when_a_write_is_cut(writer: Writer, tmp_path: Pa
     for at in cuts(path.stat().st_size for path in folder.rglob("*") if path.is_file()):
         prepare()
         before = _names(folder)
-        how, found = cut(lambda: writer.write(folder), at), writer.found(folder)
-        where = f"{writer.name}, cut at {at} bytes: {how}, {found}, {_litter(folder)}"
+        how, result = cut(lambda: writer.write(folder), at), writer.found(folder)
+        where = f"{writer.name}, cut at {at} bytes: {how}, {result}, {_litter(folder)}"
         assert how in (KILLED, ENDED), where
-        assert found in ("old", "new"), where
-        assert how != ENDED or found == "new", f"{where}: it was said to be written"
+        assert result in ("old", "new"), where
+        assert how != ENDED or result == "new", f"{where}: it was said to be written"
         assert set(_names(folder)) <= {*before, *written, *_litter(folder)}, where
-        table[f"{how}, {found}"] += 1
+        table[f"{how}, {result}"] += 1
         writer.write(folder)
         left = [name for name in _litter(folder) if not _RECOVERY.match(name)]  # those go with age: `orphans`
         assert (writer.found(folder), left) == ("new", []), where

@@ -31,7 +31,7 @@ class Text:
 
 def texts(root: ET.Element) -> list[Text]:
     """All texts of an SVG whose text is text."""
-    found: list[Text] = []
+    result: list[Text] = []
 
     def walk(element: ET.Element, above: QTransform) -> None:
         at = re.fullmatch(r"matrix\(([^)]*)\)", element.get("transform", ""))
@@ -41,12 +41,12 @@ def texts(root: ET.Element) -> list[Text]:
             mono, bold = "Mono" in element.get("font-family", "").split(",")[0], int(element.get("font-weight", "400")) > 400
             metrics = QFontMetricsF(replace(LIGHT, tabular=False).font(size, mono=mono, bold=bold))
             x, y, high = float(element.get("x", "0")), float(element.get("y", "0")), metrics.capHeight()
-            found.append(Text(said, here.mapRect(QRectF(x, y - high, metrics.horizontalAdvance(said), high)), size))
+            result.append(Text(said, here.mapRect(QRectF(x, y - high, metrics.horizontalAdvance(said), high)), size))
         for child in element:
             walk(child, here)
 
     walk(root, QTransform())
-    return found
+    return result
 
 
 def cut_short(figure: Figure, written: Iterable[str]) -> list[str]:
@@ -71,7 +71,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 def svg_rectangles(root: ET.Element) -> list[tuple[str, tuple[float, float, float, float]]]:
     """(colour, (left, top, right, bottom)) of every closed part of every filled path, in px of the page."""
-    found: list[tuple[str, tuple[float, float, float, float]]] = []
+    result: list[tuple[str, tuple[float, float, float, float]]] = []
 
     def walk(element: ET.Element, above: QTransform, fill: str) -> None:
         at = re.fullmatch(r"matrix\(([^)]*)\)", element.get("transform", ""))
@@ -82,28 +82,28 @@ def svg_rectangles(root: ET.Element) -> list[tuple[str, tuple[float, float, floa
                 numbers = [float(v) for v in re.findall(r"-?[\d.]+(?:e-?\d+)?", part)]
                 corners = [here.map(x, y) for x, y in zip(numbers[::2], numbers[1::2], strict=True)]
                 xs, ys = [c[0] for c in corners], [c[1] for c in corners]
-                found.append((fill, (min(xs), min(ys), max(xs), max(ys))))
+                result.append((fill, (min(xs), min(ys), max(xs), max(ys))))
         for child in element:
             walk(child, here, fill)
 
     walk(root, QTransform(), "none")
-    return found
+    return result
 
 
 def pdf_rectangles(data: bytes) -> list[tuple[str, tuple[float, float, float, float]]]:
     """The same of the page of a PDF, in points from the top left."""
-    found: list[tuple[str, tuple[float, float, float, float]]] = []
+    result: list[tuple[str, tuple[float, float, float, float]]] = []
     for stream in re.findall(rb"stream\r?\n(.*?)endstream", data, re.S):
         try:
             words = zlib.decompress(stream).decode("latin1").split()
         except zlib.error:
             continue
         if "cm" in words and "re" in words:
-            _read_page(words, found)
+            _read_page(words, result)
     box = re.search(rb"/MediaBox \[([^\]]*)\]", data)
     assert box is not None
     high = float(box[1].split()[3])
-    return [(colour, (left, high - bottom, right, high - top)) for colour, (left, top, right, bottom) in found]
+    return [(colour, (left, high - bottom, right, high - top)) for colour, (left, top, right, bottom) in result]
 
 
 def _read_page(words: list[str], found: list[tuple[str, tuple[float, float, float, float]]]) -> None:
@@ -144,7 +144,7 @@ def _read_page(words: list[str], found: list[tuple[str, tuple[float, float, floa
 
 def pdf_characters(data: bytes) -> str:
     """All characters that a PDF's fonts say their glyphs are: what a reader finds, copies and hears."""
-    found: list[str] = []
+    result: list[str] = []
     for stream in re.findall(rb"stream\r?\n(.*?)endstream", data, re.S):
         try:
             text = zlib.decompress(stream).decode("latin1")
@@ -154,8 +154,8 @@ def pdf_characters(data: bytes) -> str:
             for line in re.findall(r"<.*", body):
                 codes = re.findall(r"<([0-9A-Fa-f]+)>", line)
                 if kind == "char" or "[" in line:
-                    found += [bytes.fromhex(code).decode("utf-16-be") for code in codes[1 if kind == "char" else 2 :]]
+                    result += [bytes.fromhex(code).decode("utf-16-be") for code in codes[1 if kind == "char" else 2 :]]
                 else:
                     first, last, to = (int(code, 16) for code in codes)
-                    found += [chr(to + i) for i in range(last - first + 1)]
-    return "".join(found)
+                    result += [chr(to + i) for i in range(last - first + 1)]
+    return "".join(result)

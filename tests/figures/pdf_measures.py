@@ -70,7 +70,7 @@ def runs(data: bytes) -> list[Run]:
     """Every text that the page draws."""
     content, _ = page_stream(data)
     high = page_size(data)[1]
-    found: list[Run] = []
+    result: list[Run] = []
     matrix, kept, operands = QTransform(), list[QTransform](), list[float]()
     size, line, places = 0.0, QTransform(), list[QPointF]()
     for token in _TOKEN.findall(content):
@@ -98,10 +98,10 @@ def runs(data: bytes) -> list[Run]:
         elif token == b"ET" and places:
             whole = line * matrix
             across = np.hypot(whole.m11(), whole.m12())
-            found.append(Run(places[0], size * float(across), abs(whole.m12()) > abs(whole.m11()), tuple(places)))
+            result.append(Run(places[0], size * float(across), abs(whole.m12()) > abs(whole.m11()), tuple(places)))
         if not token.startswith(b"/"):
             operands = []
-    return found
+    return result
 
 
 def words(path: Path) -> list[Word]:
@@ -109,7 +109,7 @@ def words(path: Path) -> list[Word]:
     drawn = runs(path.read_bytes())
     places = np.array([(p.x(), p.y()) for run in drawn for p in run.places]).reshape(-1, 2)
     owner = np.array([i for i, run in enumerate(drawn) for _ in run.places], dtype=int)
-    found: list[Word] = []
+    result: list[Word] = []
     for element in ET.fromstring(_output("pdftotext", "-bbox", str(path), "-")).iter(f"{HTML}word"):
         left, top, right, bottom = (float(element.get(k, "")) for k in ("xMin", "yMin", "xMax", "yMax"))
         # a letter begins on its base line: at the left of a word, about three quarters down; turned, at its foot
@@ -122,8 +122,8 @@ def words(path: Path) -> list[Word]:
             box.adjust(ABOVE * box.width(), 0, -BELOW * box.width(), 0)
         else:
             box.adjust(0, ABOVE * box.height(), 0, -BELOW * box.height())
-        found.append(Word(element.text or "", box, drawn[run].size, drawn[run].turned, run))
-    return found
+        result.append(Word(element.text or "", box, drawn[run].size, drawn[run].turned, run))
+    return result
 
 
 def overlaps(found: list[Word], least: float = 0.3) -> list[tuple[str, str]]:

@@ -64,7 +64,7 @@ def _rectangles(element: ET.Element, here: QTransform) -> Iterator[QRectF]:
 
 def contrasts(root: ET.Element) -> list[tuple[str, float]]:
     """Each text with its contrast to what lies under its middle."""
-    found: list[tuple[str, float]] = []
+    result: list[tuple[str, float]] = []
     written = iter(texts(root))
     grounds: list[tuple[QRectF, str, float]] = []
     for element, here, fill, alpha in _painted(root):
@@ -74,24 +74,24 @@ def contrasts(root: ET.Element) -> list[tuple[str, float]]:
                 if box.adjusted(-0.5, -0.5, 0.5, 0.5).contains(text.box.center()):
                     ground = _on(ground, colour, share)
             ink = _on(ground, fill, alpha) if fill.startswith("#") else "#000000"
-            found += [(text.said, contrast(ink, ground))] if text.said.strip() else []
+            result += [(text.said, contrast(ink, ground))] if text.said.strip() else []
         elif fill.startswith("#"):
             grounds += [(box, fill, alpha) for box in _rectangles(element, here)]
-    return found
+    return result
 
 
 def bars(root: ET.Element) -> list[tuple[QRectF, float]]:
     """Each filled rectangle that lies in none of its colour, with its contrast to what lies under its middle."""
-    found: list[tuple[QRectF, float]] = []
+    result: list[tuple[QRectF, float]] = []
     grounds: list[tuple[QRectF, str, float]] = []
     for element, here, fill, alpha in _painted(root):
         for box in _rectangles(element, here) if fill.startswith("#") and not element.tag.endswith("}text") else ():
             ground = "#ffffff"
             for other, colour, share in grounds:
                 ground = _on(ground, colour, share) if other.contains(box.center()) else ground
-            found.append((box, contrast(_on(ground, fill, alpha), ground)))
+            result.append((box, contrast(_on(ground, fill, alpha), ground)))
             grounds.append((box, fill, alpha))
-    return found
+    return result
 
 
 def legend_strokes(root: ET.Element) -> list[list[tuple[int, str]]]:

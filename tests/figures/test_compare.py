@@ -56,8 +56,8 @@ def pages_of(panel: Panel) -> tuple[tuple[str, str], ...]:
 
 
 def page_field(panel: Panel) -> str:
-    found = (f.name for f in fields(panel.view) if f.name == "page" or f.metadata.get("kind") == "tabs")
-    return next(found, "")
+    result = (f.name for f in fields(panel.view) if f.name == "page" or f.metadata.get("kind") == "tabs")
+    return next(result, "")
 
 
 PAGES = tuple(page for panel in panels().values() for page in pages_of(panel))
@@ -105,14 +105,14 @@ def signature(figure: Figure) -> list[Any]:
     """What is drawn, as values that can be compared."""
     flat = lambda v: v.tobytes() if v.dtype.kind in "fiu" else tuple(map(str, v.ravel()))
     plain = lambda v: (v.shape, flat(v)) if isinstance(v, np.ndarray) else v
-    found: list[Any] = []
+    result: list[Any] = []
     for mark in figure.marks():
         if isinstance(mark, Rows):
-            found += [(mark.name, c.name, plain(c.values)) for c in mark.columns]
+            result += [(mark.name, c.name, plain(c.values)) for c in mark.columns]
         else:
-            found += [(mark.name, k, plain(v)) for k, v in vars(mark).items() if k not in ("x_axis", "y_axis", "x", "y")]
-            found += [(mark.name, k, plain(vars(mark)[k])) for k in ("x", "y") if isinstance(vars(mark).get(k), np.ndarray)]
-    return found
+            result += [(mark.name, k, plain(v)) for k, v in vars(mark).items() if k not in ("x_axis", "y_axis", "x", "y")]
+            result += [(mark.name, k, plain(vars(mark)[k])) for k in ("x", "y") if isinstance(vars(mark).get(k), np.ndarray)]
+    return result
 
 
 def drawn(engine: Engine, name: str, state: State, compare: Compare) -> Figure:

@@ -209,8 +209,8 @@ def test_one_direction_does_not_find_its_like(engine: Engine) -> None:
     expected = np.where(cosines > 0, cosines.argmax(), cosines.argmin())
     np.testing.assert_array_equal(asked, expected)
     for variant in ("one-hot", "sinusoidal"):
-        found = drawn(engine, RopeInduction.preset(variant), ALPHABET, page="rank one")
-        assert "26 of 26" in found.title
+        result = drawn(engine, RopeInduction.preset(variant), ALPHABET, page="rank one")
+        assert "26 of 26" in result.title
 
 
 def test_what_a_slider_breaks_is_a_number_beside_it(engine: Engine) -> None:

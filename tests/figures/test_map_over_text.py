@@ -58,11 +58,11 @@ def test_the_tokens_of_a_map_on_paper_are_found_by_their_indices(qapp):
         made = figure(42)
         written = texts(ET.fromstring(picture(made, ".svg", Paper(width_mm=width, text="fonts"))))
         for i, name in enumerate(made.grid[1][0].texts):
-            found = [t for t in written if t.said == name]
-            assert len(found) == (3 if named else 1)
+            result = [t for t in written if t.said == name]
+            assert len(result) == (3 if named else 1)
             if named or i % 5:
                 continue
-            token = found[0].box
+            token = result[0].box
             below = [t for t in written if t.said == str(i) and 0 < t.box.top() - token.bottom() < token.height()]
             assert [t for t in below if abs(t.box.center().x() - token.center().x()) < 2], (i, name)
 

@@ -281,27 +281,27 @@ def test_a_band_and_the_current_place_stand_behind_the_curves(view, theme):
 
 def labels_set(widget, monkeypatch) -> dict[str, Label]:
     """The labels beside lines and bands, by what they say in one line."""
-    found, place = {}, Around.place
+    result, place = {}, Around.place
 
     def keeping(around, texts, first, last):
         label = place(around, texts, first, last)
-        found[label.text.replace("\n", " ")] = label
+        result[label.text.replace("\n", " ")] = label
         return label
 
     with monkeypatch.context() as patch:
         patch.setattr(Around, "place", keeping)
         widget.viewport().grab()
-    return found
+    return result
 
 
 def covered(widget, box: QRectF) -> list[int]:
     """Curves that run through a box, by a walk along each in steps of a fifth of a point."""
-    x, found = widget.mark.x, []
+    x, result = widget.mark.x, []
     for i, y in enumerate(widget.mark.ys):
         fine = np.linspace(x[0], x[-1], 5 * len(x))
         on = widget.to_pixels(fine, np.interp(fine, x, y))
-        found += [i] * any(box.contains(QPointF(*at)) for at in on)
-    return found
+        result += [i] * any(box.contains(QPointF(*at)) for at in on)
+    return result
 
 
 def test_it_is_known_which_curves_go_through_a_box(view):
@@ -326,9 +326,9 @@ def test_labels_cover_no_curve_no_line_no_band_and_no_other_label(view, monkeypa
     mark = lines(x=x, ys=falling[None], names=("loss",), hues=(), current=current)
     mark = replace(mark, marks=((pin, "pin, step 4,500"),), bands=((10.0, 12.0, "phase change, 7.68–9.73 M tokens"),))
     widget = settled(view, mark)
-    found = labels_set(widget, monkeypatch)
-    assert set(found) == {"pin, step 4,500", "phase change, 7.68–9.73 M tokens"}
-    boxes = [label.box for label in found.values()]
+    result = labels_set(widget, monkeypatch)
+    assert set(result) == {"pin, step 4,500", "phase change, 7.68–9.73 M tokens"}
+    boxes = [label.box for label in result.values()]
     upright = widget.to_pixels(np.array([current, pin]), np.zeros(2))[:, 0]
     left, right = widget.to_pixels(np.array([10.0, 12.0]), np.zeros(2))[:, 0]
     assert not boxes[0].intersects(boxes[1])
@@ -336,7 +336,7 @@ def test_labels_cover_no_curve_no_line_no_band_and_no_other_label(view, monkeypa
         assert widget.frame().contains(box) and not covered(widget, box)
         assert not any(box.left() <= at <= box.right() for at in upright)
         assert box.right() <= left or box.left() >= right, "the band keeps its colour"
-    for label in found.values():
+    for label in result.values():
         if label.leader is not None:
             assert not any(QRectF(*label.leader).intersects(box) for box in boxes)
 
@@ -631,7 +631,7 @@ def test_an_axis_has_two_numbers_where_there_is_room_for_two(view, span):
             QApplication.processEvents()
             bottom = view.widget("l").bottom_axis
             low, high = sorted(bottom.range)
-            values = [v for _, found in bottom.tickValues(low, high, bottom.width()) for v in found]
+            values = [v for _, result in bottom.tickValues(low, high, bottom.width()) for v in result]
             assert len(values) >= 2 and low <= min(values) <= max(values) <= high
 
 

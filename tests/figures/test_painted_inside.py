@@ -76,13 +76,13 @@ def test_an_item_paints_inside_its_boundary(view, name, theme, size):
     items = [i for i in widget.scene().items() if not widget.box.isAncestorOf(i) and i is not widget.box]
     assert isinstance(widget, PlotMark) and len(items) > 3
     for item in items:
-        if not item.isVisible() or isinstance(item, (Overlay, pg.PlotItem)) or (found := painted(item)) is None:
+        if not item.isVisible() or isinstance(item, (Overlay, pg.PlotItem)) or (result := painted(item)) is None:
             continue
         rect = item.boundingRect()
-        left, top, right, bottom = found
+        left, top, right, bottom = result
         rect = rect.adjusted(-PART, -PART, PART, PART)
         inside = left >= rect.left() and top >= rect.top() and right <= rect.right() and bottom <= rect.bottom()
-        assert inside, (type(item).__name__, found, rect.getCoords())
+        assert inside, (type(item).__name__, result, rect.getCoords())
 
 
 def seen(view) -> np.ndarray:

@@ -214,10 +214,10 @@ def test_every_cell_has_its_colour_in_svg_and_pdf(n, ink):
         (left, top), (right, bottom) = boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)
         col = ((boxes[:, 0] + boxes[:, 2]) / 2 - left) / (right - left) * n
         row = ((boxes[:, 1] + boxes[:, 3]) / 2 - top) / (bottom - top) * n
-        found = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour, _ in cells])
+        result = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour, _ in cells])
         at = row.astype(int), col.astype(int)
         assert len(set(zip(*(a.tolist() for a in at), strict=True))) == len(cells)
-        assert np.abs(found - wanted[at]).max() <= off
+        assert np.abs(result - wanted[at]).max() <= off
 
 
 @pytest.mark.parametrize("lettering", ["outlines", "fonts"])
@@ -245,8 +245,8 @@ def test_a_map_of_more_cells_is_a_picture_without_loss():
     (image,) = ET.fromstring(picture(figure, ".svg", Paper())).iter(f"{SVG}image")
     held = QImage.fromData(base64.b64decode(image.get("{http://www.w3.org/1999/xlink}href", "").partition(",")[2]))
     wanted = rgb(values, (0.0, 1.0), "magnitude", LIGHT)
-    found = [[held.pixelColor(col, row).getRgb()[:3] for col in range(0, 200, 7)] for row in range(0, 200, 7)]
-    assert (np.array(found) == wanted[::7, ::7]).all()
+    result = [[held.pixelColor(col, row).getRgb()[:3] for col in range(0, 200, 7)] for row in range(0, 200, 7)]
+    assert (np.array(result) == wanted[::7, ::7]).all()
     assert "pixelated" in image.get("style", "")
 
 
@@ -259,8 +259,8 @@ def test_grey_is_grey_and_marks_what_is_negative():
     for ink in ("colour", "grey"):
         paper = Paper(ink=ink, caption="full")
         text = picture(figure, ".svg", paper).decode()
-        found = set(re.findall(r'(?:fill|stroke)="#(..)(..)(..)"', text))
-        colours[ink] = any(len(set(parts)) > 1 for parts in found)
+        result = set(re.findall(r'(?:fill|stroke)="#(..)(..)(..)"', text))
+        colours[ink] = any(len(set(parts)) > 1 for parts in result)
         png = QImage.fromData(picture(figure, ".png", paper))
         assert png.allGray() == (ink == "grey")
         assert negative_cells_marked(text) == negative_tokens_marked(text) == (ink == "grey")

@@ -56,13 +56,13 @@ def problems(figure: Figure, paper: Paper, folder: Path) -> dict[str, object]:
     """What is wrong with the file of a figure, by what was measured."""
     path = folder / "figure.pdf"
     path.write_bytes(data := picture(figure, ".pdf", paper))
-    found = words(path)
-    assert found, "it has words"
+    result = words(path)
+    assert result, "it has words"
     measured = {
-        "overlapping": overlaps(found),
-        "beyond the page": beyond(found, data),
-        "cut off or covered": hidden(path, found, folder),
-        "small": [w.said for w in found if w.size < paper.least_pt - 0.01],
+        "overlapping": overlaps(result),
+        "beyond the page": beyond(result, data),
+        "cut off or covered": hidden(path, result, folder),
+        "small": [w.said for w in result if w.size < paper.least_pt - 0.01],
         "pictures": images(path),
         "not embedded": [name for name, whole in fonts(path).items() if not whole],
     }
@@ -198,9 +198,9 @@ def test_a_number_can_be_read_on_every_colour_of_a_map(ink):
             Tokens("m", ("word",) * n, values, levels, map=name),
             Heatmap("m", values[None], levels, map=name, texts=texts, square=False, x=Axis("x"), y=Axis("y")),
         ):
-            found = contrasts(ET.fromstring(picture(Figure(((mark,),), "t"), ".svg", paper)))
-            assert len(found) > n, "each has its text"
-            assert min(ratio for _, ratio in found) >= LEAST_CONTRAST, (name, type(mark).__name__)
+            result = contrasts(ET.fromstring(picture(Figure(((mark,),), "t"), ".svg", paper)))
+            assert len(result) > n, "each has its text"
+            assert min(ratio for _, ratio in result) >= LEAST_CONTRAST, (name, type(mark).__name__)
 
 
 @pytest.mark.parametrize("page", [("training", {}), ("residual", {}), ("composition", {})], ids=NAME)
@@ -260,21 +260,21 @@ def _small(painter: QPainter) -> None:
 @POPPLER
 def test_the_measures_find_what_is_wrong(tmp_path):
     measured = lambda act: (path := _page(tmp_path / "page.pdf", act), words(path))
-    path, found = measured(_clipped)
-    assert hidden(path, found, tmp_path) == ["beyond", "an", "edge"][: len(hidden(path, found, tmp_path))] != []
-    path, found = measured(_covered)
-    assert hidden(path, found, tmp_path) == ["covered"]
-    path, found = measured(lambda p: p.drawText(QPointF(30, 40), "whole"))
-    assert not hidden(path, found, tmp_path) and not beyond(found, path.read_bytes()) and not images(path)
-    assert found[0].size == pytest.approx(11 * 72 / 96) and all(fonts(path).values())
-    _, found = measured(lambda p: (p.drawText(QPointF(30, 40), "12.5"), p.drawText(QPointF(45, 41), "13.5")))
-    assert overlaps(found) == [("12.5", "13.5")]
-    _, found = measured(_turned)
-    assert [w.turned for w in found] == [True, True] and len(overlaps(found)) == 1
-    path, found = measured(lambda p: p.drawText(QPointF(300, 40), "overtheedge"))
-    assert beyond(found, path.read_bytes())
-    _, found = measured(_small)
-    assert found[0].size == pytest.approx(11 * 72 / 96 / 2)
+    path, result = measured(_clipped)
+    assert hidden(path, result, tmp_path) == ["beyond", "an", "edge"][: len(hidden(path, result, tmp_path))] != []
+    path, result = measured(_covered)
+    assert hidden(path, result, tmp_path) == ["covered"]
+    path, result = measured(lambda p: p.drawText(QPointF(30, 40), "whole"))
+    assert not hidden(path, result, tmp_path) and not beyond(result, path.read_bytes()) and not images(path)
+    assert result[0].size == pytest.approx(11 * 72 / 96) and all(fonts(path).values())
+    _, result = measured(lambda p: (p.drawText(QPointF(30, 40), "12.5"), p.drawText(QPointF(45, 41), "13.5")))
+    assert overlaps(result) == [("12.5", "13.5")]
+    _, result = measured(_turned)
+    assert [w.turned for w in result] == [True, True] and len(overlaps(result)) == 1
+    path, result = measured(lambda p: p.drawText(QPointF(300, 40), "overtheedge"))
+    assert beyond(result, path.read_bytes())
+    _, result = measured(_small)
+    assert result[0].size == pytest.approx(11 * 72 / 96 / 2)
     image = QImage(20, 20, QImage.Format.Format_RGB32)
     path, _ = measured(lambda p: (p.drawImage(QRectF(10, 10, 50, 50), image), p.drawText(QPointF(99, 99), "a")))
     assert images(path)

@@ -148,7 +148,7 @@ def drawn(parts: list[Cell], width: float = 174.0, columns: int | None = None) -
 
 def frames(root: ET.Element, columns: int = 2) -> list[tuple[float, float, float]]:
     """Left, top and bottom of every picture: of a map its cells, of a plot its upright grid lines and the axis beside them."""
-    found: list[tuple[float, float, float]] = []
+    result: list[tuple[float, float, float]] = []
     boxes = [box for _, box in svg_rectangles(root)]
     mapped = np.array([box for box in boxes if all(6 < box[i + 2] - box[i] < 30 for i in (0, 1))])  # cells
     uprights: dict[tuple[float, float], list[float]] = {}
@@ -161,11 +161,11 @@ def frames(root: ET.Element, columns: int = 2) -> list[tuple[float, float, float
     for lines_of_one in uprights.values():
         left, *_ = min(lines_of_one)
         _, top, bottom = sorted(lines_of_one)[len(lines_of_one) // 2]
-        found.append((left, top, bottom))
+        result.append((left, top, bottom))
     for side in np.unique(np.round(mapped[:, 0] > 380)) if len(mapped) else ():
         own = mapped[(mapped[:, 0] > 380) == side]
-        found.append((own[:, 0].min(), own[:, 1].min(), own[:, 3].max()))
-    return found
+        result.append((own[:, 0].min(), own[:, 1].min(), own[:, 3].max()))
+    return result
 
 
 def test_pictures_of_a_row_have_equal_tops_and_heights():
@@ -175,9 +175,9 @@ def test_pictures_of_a_row_have_equal_tops_and_heights():
         parts = cells(left, right)
         parts[1] = replace(parts[1], figure=replace(parts[1].figure, title="a title that is much too long for one line " * 3))
         root, mm = drawn(parts)
-        found = frames(root)
-        assert len(found) == 2, found
-        (_, top, bottom), (_, other_top, other_bottom) = found
+        result = frames(root)
+        assert len(result) == 2, result
+        (_, top, bottom), (_, other_top, other_bottom) = result
         assert abs(top - other_top) * mm <= 0.1 and abs(bottom - other_bottom) * mm <= 0.1
         assert (bottom - top) * mm > 20
 

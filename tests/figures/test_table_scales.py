@@ -42,24 +42,24 @@ def scales(found: list[Rows], name: str) -> set[tuple[float, float]]:
 
 
 def test_one_unit_has_one_scale_and_one_key(bench):
-    found = tables(*bench)
-    assert len(found) == 4
+    result = tables(*bench)
+    assert len(result) == 4
     for name in ("logit", "score"):
-        ((low, high),) = scales(found, name)
-        values = np.concatenate([c.values for table in found for c in table.columns if c.name == name])
+        ((low, high),) = scales(result, name)
+        values = np.concatenate([c.values for table in result for c in table.columns if c.name == name])
         assert high == -low == pytest.approx(np.abs(values).max())
-        assert sum(table.key for table in found if table.columns[1].name == name) == 1
-    assert all((table.gap, table.total) == (K, VOCABULARY) for table in found)
+        assert sum(table.key for table in result if table.columns[1].name == name) == 1
+    assert all((table.gap, table.total) == (K, VOCABULARY) for table in result)
 
 
 def test_a_difference_keeps_its_keys_and_has_no_gap(bench):
     model, state = bench
     pin = Pin("before", model.at_step(4500).state("Captain Harville and").subject, text="Captain Harville and")
-    found = tables(model, replace(state, pins=(pin,), compare="difference"))
-    assert len(found) == 4 and all(table.gap is None for table in found)
-    assert [table.columns[1].name for table in found] == ["Δ"] * 4
-    assert [table.key for table in found] == [False, False, True, True]
-    for either in (found[::2], found[1::2]):
+    result = tables(model, replace(state, pins=(pin,), compare="difference"))
+    assert len(result) == 4 and all(table.gap is None for table in result)
+    assert [table.columns[1].name for table in result] == ["Δ"] * 4
+    assert [table.key for table in result] == [False, False, True, True]
+    for either in (result[::2], result[1::2]):
         ((low, high),) = scales(either, "Δ")
         assert high == -low == pytest.approx(max(np.nanmax(np.abs(table.columns[1].values)) for table in either))
 

@@ -75,9 +75,9 @@ def opened(file: Path, engine: Engine) -> Session:
     file.write_bytes(data)
     again = read_session(file)
     assert again == session and bytes_of(again, file.parent) == data
-    found = located(session, file.parent, engine.store)
-    if not found.missing and not found.changed:
-        work_of(found.session, engine, VIEWS)
+    result = located(session, file.parent, engine.store)
+    if not result.missing and not result.changed:
+        work_of(result.session, engine, VIEWS)
     return session
 
 

@@ -91,14 +91,14 @@ def _repeated(file: Path, rng: random.Random) -> str:
 def _other_number(file: Path, rng: random.Random) -> str:
     """A number that is near the one that stood there, as a hand that tries something else would write."""
     lines = file.read_text("utf-8", "surrogateescape").split("\n")
-    places = [(i, found) for i, line in enumerate(lines) for found in NUMBER.finditer(line)]
-    i, found = rng.choice(places)
-    whole = found[0].isdigit()
-    value = (int if whole else float)(found[0])
+    places = [(i, result) for i, line in enumerate(lines) for result in NUMBER.finditer(line)]
+    i, result = rng.choice(places)
+    whole = result[0].isdigit()
+    value = (int if whole else float)(result[0])
     near = rng.choice([value + 1, max(0, value - 1), value * 2, value // 2 if whole else value / 2, 0, value * 1000])
-    lines[i] = f"{lines[i][: found.start()]}{near}{lines[i][found.end() :]}"
+    lines[i] = f"{lines[i][: result.start()]}{near}{lines[i][result.end() :]}"
     file.write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
-    return f"{found[0]} is {near} in line {i + 1}"
+    return f"{result[0]} is {near} in line {i + 1}"
 
 
 def _line_gone(file: Path, rng: random.Random) -> str:
@@ -307,15 +307,15 @@ def _outcome(kind: Kind, file: Path) -> dict[str, Any]:
     sys.setprofile(counted)
     try:
         kind.read(file)
-        found: dict[str, Any] = {"outcome": "opened"}
+        result: dict[str, Any] = {"outcome": "opened"}
     except CircuitLabError as error:
         fault = _faults(error)
-        found = {"outcome": "refused", **({"failed": f"the error {fault}: {error}"} if fault else {})}
+        result = {"outcome": "refused", **({"failed": f"the error {fault}: {error}"} if fault else {})}
     except BaseException:
-        found = {"outcome": "failed", "failed": traceback.format_exc()[-2500:]}
+        result = {"outcome": "failed", "failed": traceback.format_exc()[-2500:]}
     finally:
         sys.setprofile(None)
-    return found | {"steps": steps, "bytes": max(0, _status("VmHWM") - before)}
+    return result | {"steps": steps, "bytes": max(0, _status("VmHWM") - before)}
 
 
 def _in_child(kind: Kind, file: Path) -> dict[str, Any]:
@@ -361,13 +361,13 @@ def walk(kind: Kind, count: int, seed: int) -> Tally:
     for i in range(count):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             file, done = _case(kind, Path(folder), f"{kind.name}:{seed}:{i}")
-            found = _in_child(kind, file)
+            result = _in_child(kind, file)
         tally.files += 1
-        tally.opened += found["outcome"] == "opened"
-        tally.refused += found["outcome"] == "refused"
-        tally.bytes, tally.steps = max(tally.bytes, found["bytes"]), max(tally.steps, found["steps"])
-        if "failed" in found:
-            tally.failures.append(f"{kind.name} {seed}:{i} ({done}): {found['failed']}")
+        tally.opened += result["outcome"] == "opened"
+        tally.refused += result["outcome"] == "refused"
+        tally.bytes, tally.steps = max(tally.bytes, result["bytes"]), max(tally.steps, result["steps"])
+        if "failed" in result:
+            tally.failures.append(f"{kind.name} {seed}:{i} ({done}): {result['failed']}")
     return tally
 
 

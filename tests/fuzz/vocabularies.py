@@ -43,10 +43,10 @@ def encoded(tokenizer: Any) -> dict[str, tuple[int, ...]]:
     """Ids of the texts that it reads, each of which it shows and spells again."""
     from circuitlab.errors import BadInput
 
-    found = {}
+    result = {}
     for text in TEXTS:
         try:
-            found[text] = ids = tokenizer.encode_uncached(text)
+            result[text] = ids = tokenizer.encode_uncached(text)
         except BadInput:
             continue
         if not all(0 <= i < tokenizer.n_tokens for i in ids):
@@ -56,7 +56,7 @@ def encoded(tokenizer: Any) -> dict[str, tuple[int, ...]]:
             tokenizer.display(i)
     tokenizer.encode(TEXTS[5], True, True)
     tokenizer.find("a")
-    return found
+    return result
 
 
 def _opened(folder: Path) -> Any:
@@ -237,9 +237,9 @@ def read_sentencepiece(file: Path) -> None:
     tokenizer = _opened(file.parent)
     if tokenizer is None:
         return
-    found = encoded(tokenizer)
-    theirs = sentencepiece_ids(file.read_bytes(), tuple(found))
-    for (text, ids), other in zip(found.items(), theirs or (), strict=False):
+    result = encoded(tokenizer)
+    theirs = sentencepiece_ids(file.read_bytes(), tuple(result))
+    for (text, ids), other in zip(result.items(), theirs or (), strict=False):
         if list(ids) != other:
             raise AssertionError(f"{text[:40]!r} is {ids[:20]}, of SentencePiece {other[:20]}")
 

@@ -38,21 +38,21 @@ class Rooms:
 
 def rooms(window: Window) -> Rooms:
     """Of the docks that are on the screen now."""
-    found, whole = Rooms(), window.width() * window.height()
+    result, whole = Rooms(), window.width() * window.height()
     for name, dock in window.docks.items():
         if not on_screen(dock):
             continue
-        found.docks[name] = dock.width(), dock.height()
-        found.nested += [f"{name}: {words}" for words in _nested(dock)]
-        found.cut += [f"{name}: {words}" for words in cut(dock)]
+        result.docks[name] = dock.width(), dock.height()
+        result.nested += [f"{name}: {words}" for words in _nested(dock)]
+        result.cut += [f"{name}: {words}" for words in cut(dock)]
         bars = [bar for bar in dock.findChildren(QScrollBar) if bar.isVisible()]
-        found.bars[name] = len(bars)
+        result.bars[name] = len(bars)
         if isinstance(dock, PanelDock):
-            found.figures += dock.view.width() * dock.view.height() / whole
+            result.figures += dock.view.width() * dock.view.height() / whole
             frames = [w.frame() for w in dock.view._widgets.values() if isinstance(w, HeatmapMark)]
-            found.maps[name] = max((f.width() * f.height() for f in frames), default=0.0) / whole
-    found.cut += [f"top: {words}" for words in cut(window.top)]
-    return found
+            result.maps[name] = max((f.width() * f.height() for f in frames), default=0.0) / whole
+    result.cut += [f"top: {words}" for words in cut(window.top)]
+    return result
 
 
 def _nested(dock: QWidget) -> Iterator[str]:

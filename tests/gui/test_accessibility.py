@@ -49,7 +49,7 @@ def unique_id(widget: QWidget) -> int:
 
 def faults(widget: QWidget) -> list[str]:
     """What can be used and has no name, or no role."""
-    found, widgets = [], {unique_id(one): one for one in (widget, *widget.findChildren(QWidget))}
+    result, widgets = [], {unique_id(one): one for one in (widget, *widget.findChildren(QWidget))}
     for node in walk(QAccessible.queryAccessibleInterface(widget)):
         state, made = node.state(), widgets.get(QAccessible.uniqueId(node))
         silent = node.role() == ROLE.StaticText and isinstance(made, QLabel) and not made.text()
@@ -57,10 +57,10 @@ def faults(widget: QWidget) -> list[str]:
             continue
         what = f"{type(made).__name__} {made.objectName() if made else ''}"
         if not node.text(TEXT.Name).strip():
-            found.append(f"{what}: no name")
+            result.append(f"{what}: no name")
         if node.role() == ROLE.NoRole or (node.role() == ROLE.Client and not isinstance(made, QWidget)):
-            found.append(f"{what}: no role")
-    return found
+            result.append(f"{what}: no role")
+    return result
 
 
 def reading(a: tuple[QPoint, QWidget], b: tuple[QPoint, QWidget]) -> int:
@@ -104,18 +104,18 @@ def as_read(place: QWidget, widgets: list[QWidget]) -> list[QWidget]:
 
 
 def order_faults(place: QDockWidget) -> list[str]:
-    bar, found = place.titleBarWidget(), in_chain(place)
+    bar, result = place.titleBarWidget(), in_chain(place)
     assert isinstance(bar, TitleBar)
     buttons = [b for b, _ in bar._buttons]
-    controls = [w for w in found if bar.isAncestorOf(w) and w not in buttons]
-    body = [w for w in found if not bar.isAncestorOf(w)]
-    wanted = [*as_read(place, controls), *(b for b in buttons if b in found), *as_read(place, body)]
-    start = found.index(wanted[0]) if found else 0  # Tab goes round
-    found = [*found[start:], *found[:start]]
-    if found == wanted:
+    controls = [w for w in result if bar.isAncestorOf(w) and w not in buttons]
+    body = [w for w in result if not bar.isAncestorOf(w)]
+    wanted = [*as_read(place, controls), *(b for b in buttons if b in result), *as_read(place, body)]
+    start = result.index(wanted[0]) if result else 0  # Tab goes round
+    result = [*result[start:], *result[:start]]
+    if result == wanted:
         return []
     names = lambda ws: [w.accessibleName() or type(w).__name__ for w in ws]
-    return [f"{place.windowTitle()}: {names(found)}, read as {names(wanted)}"]
+    return [f"{place.windowTitle()}: {names(result)}, read as {names(wanted)}"]
 
 
 def test_every_dock_is_named_and_read_in_order(qtbot: Any, window: Window) -> None:
@@ -166,8 +166,8 @@ def test_every_dialog_is_named_and_read_in_order(qtbot: Any, window: Window) -> 
         dialog = make(window)
         dialog.show()
         qtbot.waitExposed(dialog)
-        found = in_chain(dialog)
-        assert found and found == as_read(dialog, found), name
+        result = in_chain(dialog)
+        assert result and result == as_read(dialog, result), name
         wrong += [f"{name}: {fault}" for fault in faults(dialog)]
         dialog.close()
         dialog.deleteLater()

@@ -72,9 +72,9 @@ def page(qtbot: Any, window: Window, name: str) -> PanelDock:
 
 
 def alpha(window: Window) -> float:
-    found = parameters(window.context.document.recorded)
-    assert found is not None
-    return found.alpha
+    result = parameters(window.context.document.recorded)
+    assert result is not None
+    return result.alpha
 
 
 def test_a_slider_is_the_model_and_repaints_the_panels(qtbot: Any, lab: Window) -> None:

@@ -366,8 +366,8 @@ def test_beside_the_lessons_maps_can_be_read_where_text_is_large(qtbot: Any, nam
         window.lessons.open()
         settle(qtbot, window)
         qtbot.waitUntil(lambda: not rooms(window).cut)
-        found = rooms(window)
-        assert "lessons" in found.docks and len(found.docks) >= 3 and not found.nested and not list(cut_tabs(window))
+        result = rooms(window)
+        assert "lessons" in result.docks and len(result.docks) >= 3 and not result.nested and not list(cut_tabs(window))
         for mark in (m for m in window.findChildren(HeatmapMark) if m.isVisible() and not m.visibleRegion().isEmpty()):
             assert min(mark.frame().width(), mark.frame().height()) >= 30
             room = mark.bar.height() / max(len(mark.bar.ticks()), 1)

@@ -18,9 +18,9 @@ from circuitlab.model.subject import ModelRef
 def entries(window: Window) -> list[QAction]:
     menu = QMenu(window)
     window.opening.fill(menu)
-    found = [a for a in menu.actions() if a.data()]
+    result = [a for a in menu.actions() if a.data()]
     menu.deleteLater()
-    return found
+    return result
 
 
 def titles(window: Window) -> list[str]:

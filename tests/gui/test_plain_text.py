@@ -24,16 +24,16 @@ MARKUP = "<b>bold<i>& <img src=x>"
 
 def _wrong(tree: ast.AST) -> list[str]:
     """Lines that make a label or a box of Qt's own, or a tip of a text that is no literal and has not been looked at."""
-    found = []
+    result = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in ("QLabel", "QMessageBox", "question", "warning_box", "information", "critical_box") and node.args:
-            found.append(f"{node.lineno}: {name}")
+            result.append(f"{node.lineno}: {name}")
         if name == "setToolTip" and not all(map(_plain, node.args)):
-            found.append(f"{node.lineno}: setToolTip")
-    return found
+            result.append(f"{node.lineno}: setToolTip")
+    return result
 
 
 def _plain(node: ast.expr) -> bool:

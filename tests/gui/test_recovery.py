@@ -429,8 +429,8 @@ def test_a_model_that_is_gone_opens_the_first_window_and_says_so(qtbot: Any, sou
     with started(qtbot) as second:
         assert second.context.document.recorded.model.name == "attn-only-2l"
         assert "cannot be opened" in second.status.readout.text()
-    found = orphans().orphans
-    assert [o.closed for o in found] == [True], "the work is not replaced by this window's"
+    result = orphans().orphans
+    assert [o.closed for o in result] == [True], "the work is not replaced by this window's"
 
 
 def test_a_damaged_last_session_is_said(qtbot: Any) -> None:

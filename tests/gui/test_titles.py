@@ -135,12 +135,12 @@ def commands(engine: Engine, state: State) -> Iterator[tuple[str, State]]:
 def every_state(engine: Engine, start: State) -> dict[tuple[Any, ...], tuple[str, State]]:
     """One of each selection that two steps from the start lead to."""
     edge = start.with_edge(Head(0, 1), Head(1, 1), "K").select(destination=4, source=1, locked=True)
-    found: dict[tuple[Any, ...], tuple[str, State]] = {}
+    result: dict[tuple[Any, ...], tuple[str, State]] = {}
     for before, state in (("", start), ("an edge, then ", edge)):
         for words, after in (("nothing", state), *commands(engine, state), *picks(engine, state)):
             chosen = after.selection
-            found.setdefault((chosen.heads, chosen.edge, chosen.edge_kind, bool(after.edits)), (f"{before}{words}", after))
-    return found
+            result.setdefault((chosen.heads, chosen.edge, chosen.edge_kind, bool(after.edits)), (f"{before}{words}", after))
+    return result
 
 
 def test_titles_name_the_heads_of_their_numbers_after_every_move(engine: Engine, start: State) -> None:

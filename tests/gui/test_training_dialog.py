@@ -171,9 +171,9 @@ def test_it_goes_on_without_the_window(
     assert dialog.may_close()
     assert not dialog.process.running
     step = dialog.view.progress.step
-    found = lambda: (read_progress(out) or Progress()).step
+    result = lambda: (read_progress(out) or Progress()).step
     try:
-        qtbot.waitUntil(lambda: (out / "train.log").is_file() and found() > step + 20)
+        qtbot.waitUntil(lambda: (out / "train.log").is_file() and result() > step + 20)
         assert "resumed at step" in (out / "train.log").read_text(encoding="utf-8")
         dialog.view.resume.click()  # by another window, for instance
         qtbot.waitUntil(lambda: dialog.process.elsewhere)
@@ -363,11 +363,11 @@ def test_what_is_known_before_a_run_starts(text: Path, tmp_path: Path, change: d
     (tmp_path / "empty").mkdir()
     directory(tmp_path / "model")
     good = TrainingJob("tiny", ((str(text), ""),), str(tmp_path / "begun"))
-    found = check(good)
-    assert not found.resumes
+    result = check(good)
+    assert not result.resumes
     begun = tmp_path / "begun" / "state"
     begun.mkdir(parents=True)
-    claim(begun, identity(found.recipe, find_sources(good.sources()), None))
+    claim(begun, identity(result.recipe, find_sources(good.sources()), None))
     assert check(good).resumes
     assert not check(replace(good, seed=9)).resumes, "nothing was trained there yet"
     (begun / "state.pt").touch()

@@ -396,8 +396,8 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
             assert set(made.namelist()) == names | changes and said[-1].endswith(f"a.{form}.zip")
     with zipfile.ZipFile(tmp_path / "a.json.zip") as made:
         for (side, role), answer in answers.items():
-            found = json.loads(made.read(f"{'reference-' if side == 'ref' else ''}{role}.json"))
-            assert len(found["subject"]["edits"]) == len(answer.request.subject.edits)
+            result = json.loads(made.read(f"{'reference-' if side == 'ref' else ''}{role}.json"))
+            assert len(result["subject"]["edits"]) == len(answer.request.subject.edits)
     actions.copy_table()
     text = QGuiApplication.clipboard().text()
     assert all(f"{'reference-' if side == 'ref' else ''}{role}\n" in text for side, role in answers)
@@ -410,9 +410,9 @@ def test_every_answer_goes_out_now_and_reference(qtbot: Any, window: Window, tmp
         with zipfile.ZipFile(tmp_path / f"a.{form}.zip") as made:
             wanted = np.load(io.BytesIO(made.read("difference-attention.npz")))
             assert any(name.startswith("Δ ") for name in wanted.files)
-        with np.load(io.BytesIO(space["changes"]["attention"].data("npz"))) as found:
+        with np.load(io.BytesIO(space["changes"]["attention"].data("npz"))) as result:
             for name in set(wanted.files) - {"about"}:
-                np.testing.assert_array_equal(found[name], wanted[name], name)
+                np.testing.assert_array_equal(result[name], wanted[name], name)
 
 
 def test_copying_and_explaining(qtbot: Any, window: Window) -> None:

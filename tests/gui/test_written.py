@@ -16,11 +16,11 @@ TEXT = "Mr and Mrs Hursley, of the old mill at Brook End, were glad to say that 
 
 def homes() -> dict[str, list[str]]:
     """The panels by the first arrangement in which they have a place."""
-    found: dict[str, list[str]] = {name: [] for name in ARRANGEMENTS}
+    result: dict[str, list[str]] = {name: [] for name in ARRANGEMENTS}
     for panel in panels():
         placed = (n for n, a in ARRANGEMENTS.items() if any(panel in s.tabs for _, stacks in a.columns for s in stacks))
-        found[next(placed)].append(panel)
-    return found
+        result[next(placed)].append(panel)
+    return result
 
 
 @pytest.mark.slow

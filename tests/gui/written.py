@@ -127,13 +127,13 @@ def written(widget: QWidget) -> list[Written]:
     painter = QPainter(sheet)
     widget.render(painter, QPoint(0, 0), renderFlags=QWidget.RenderFlag(0))
     painter.end()
-    found = [w for w in sheet.notes.written if w.text.strip() and w.seen]
+    result = [w for w in sheet.notes.written if w.text.strip() and w.seen]
     mark = widget.parent()
     if isinstance(mark, TokensMark) and widget is mark.viewport():
         boxes = [mark.item_rect((i,)).translated(0, -mark.offset) for i in range(len(mark.mark.texts))]
         tokens = (Written(t, box, sheet.notes.whole) for t, box in zip(mark.mark.texts, boxes, strict=True))
-        found += [w for w in tokens if w.seen]
-    return found
+        result += [w for w in tokens if w.seen]
+    return result
 
 
 def painting(root: QWidget) -> Iterator[QWidget]:

@@ -48,5 +48,5 @@ AT_ONCE = ("pretended 0", "OpenBLAS for Haswell")  # part of `make test-slow`; a
 def numeric_files() -> list[str]:
     """The files whose tests compare numbers that were computed, as paths from the root."""
     paths = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("test_*.py")))
-    found = [path.relative_to(ROOT).as_posix() for path in paths if COMPARES.search(path.read_text(encoding="utf-8"))]
-    return [name for name in found if name not in LEFT_OUT]
+    result = [path.relative_to(ROOT).as_posix() for path in paths if COMPARES.search(path.read_text(encoding="utf-8"))]
+    return [name for name in result if name not in LEFT_OUT]

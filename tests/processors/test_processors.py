@@ -20,7 +20,7 @@ PARTS = 4  # of the files, each for a process of minutes
 )
 def test_the_numbers_hold_on_another_processor(name: str, part: int) -> None:
     arguments = ["-q", "--tb=short", "-p", "no:cacheprovider", *PROCESSORS[name].arguments, "-m", "not slow and not thorough"]
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, *numeric_files()[part::PARTS]],
         cwd=ROOT,
         env=os.environ | dict(PROCESSORS[name].environment),
@@ -28,7 +28,7 @@ def test_the_numbers_hold_on_another_processor(name: str, part: int) -> None:
         text=True,
         check=False,
     )
-    assert found.returncode == PASSED, f"on {name}\n{found.stdout[-20_000:]}\n{found.stderr[-2_000:]}"
+    assert result.returncode == PASSED, f"on {name}\n{result.stdout[-20_000:]}\n{result.stderr[-2_000:]}"
 
 
 def test_what_is_left_out_is_there() -> None:

@@ -46,9 +46,9 @@ def main() -> None:
     }
     scope |= {"cache": model.run_with_cache(tokens)[1], "there": model.run_with_cache(other)[1]}
     scope["direction"] = torch.tensor(DIRECTION, dtype=torch.float64)
-    found = {left: eval(left, scope).numpy().astype(np.float32) for left, _ in rows()}
-    np.savez_compressed(FILE, names=np.array(list(found)), **{f"row{i}": array for i, array in enumerate(found.values())})
-    print(f"{FILE.name}: {len(found)} arrays, {FILE.stat().st_size} bytes")
+    result = {left: eval(left, scope).numpy().astype(np.float32) for left, _ in rows()}
+    np.savez_compressed(FILE, names=np.array(list(result)), **{f"row{i}": array for i, array in enumerate(result.values())})
+    print(f"{FILE.name}: {len(result)} arrays, {FILE.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

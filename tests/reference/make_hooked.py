@@ -82,16 +82,16 @@ def main() -> None:
 
     torch.set_grad_enabled(False)
     FOLDER.mkdir(exist_ok=True)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in MODELS:
         model = made(name)
         torch.save({"model": model.state_dict(), "cfg": said(name, model.cfg.to_dict())}, FOLDER / f"{name}.pt")
         logits, cache = model.run_with_cache(torch.tensor([TOKENS]))
         layers = range(model.cfg.n_layers)
-        found[f"{name} logits"] = logits[0].numpy()
-        found[f"{name} patterns"] = torch.cat([cache["pattern", i][0] for i in layers]).numpy()
-        found[f"{name} streams"] = torch.stack([cache["resid_pre", i][0] for i in layers]).numpy()
-    np.savez_compressed(FOLDER / "activations.npz", **found)
+        result[f"{name} logits"] = logits[0].numpy()
+        result[f"{name} patterns"] = torch.cat([cache["pattern", i][0] for i in layers]).numpy()
+        result[f"{name} streams"] = torch.stack([cache["resid_pre", i][0] for i in layers]).numpy()
+    np.savez_compressed(FOLDER / "activations.npz", **result)
     print({f.name: f.stat().st_size for f in FOLDER.iterdir()})
 
 

@@ -39,21 +39,21 @@ PAIR = (12, 47)  # the target: the logit of the first minus that of the second
 def shapes(c: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Every tensor of a model, by CircuitLab's names."""
     d, n, h, kv, norm = c["d_model"], c["d_head"], c["n_heads"], c.get("n_kv_heads", c["n_heads"]), c.get("norm")
-    found: dict[str, tuple[int, ...]] = {"embed.W_E": (c["d_vocab"], d), "unembed.W_U": (d, c["d_vocab"])}
+    result: dict[str, tuple[int, ...]] = {"embed.W_E": (c["d_vocab"], d), "unembed.W_U": (d, c["d_vocab"])}
     if "positions" not in c:
-        found["embed.W_pos"] = (c["n_ctx"], d)
+        result["embed.W_pos"] = (c["n_ctx"], d)
     parts = {"layer": ("gain", "bias"), "rms": ("gain",), None: ()}[norm]
     for i in range(c["n_layers"]):
         at = f"layers.{i}."
-        found |= {f"{at}W_Q": (h, d, n), f"{at}W_K": (kv, d, n), f"{at}W_V": (kv, d, n), f"{at}W_O": (h, n, d)}
-        found |= {f"{at}attn_norm.{part}": (d,) for part in parts}
+        result |= {f"{at}W_Q": (h, d, n), f"{at}W_K": (kv, d, n), f"{at}W_V": (kv, d, n), f"{at}W_O": (h, n, d)}
+        result |= {f"{at}attn_norm.{part}": (d,) for part in parts}
         if "biases" in c:
-            found |= {f"{at}b_Q": (h, n), f"{at}b_K": (kv, n), f"{at}b_V": (kv, n), f"{at}b_O": (d,)}
+            result |= {f"{at}b_Q": (h, n), f"{at}b_K": (kv, n), f"{at}b_V": (kv, n), f"{at}b_O": (d,)}
         if "d_mlp" in c:
-            found |= {f"{at}mlp.W_in": (d, c["d_mlp"]), f"{at}mlp.W_out": (c["d_mlp"], d)}
-            found |= {f"{at}mlp.b_in": (c["d_mlp"],), f"{at}mlp.b_out": (d,)}
-            found |= {f"{at}mlp_norm.{part}": (d,) for part in parts}
-    return found | {f"unembed.norm.{part}": (d,) for part in parts}
+            result |= {f"{at}mlp.W_in": (d, c["d_mlp"]), f"{at}mlp.W_out": (c["d_mlp"], d)}
+            result |= {f"{at}mlp.b_in": (c["d_mlp"],), f"{at}mlp.b_out": (d,)}
+            result |= {f"{at}mlp_norm.{part}": (d,) for part in parts}
+    return result | {f"unembed.norm.{part}": (d,) for part in parts}
 
 
 def weights(name: str) -> dict[str, np.ndarray]:
@@ -175,31 +175,31 @@ def run_arrays(model: Any) -> dict[str, np.ndarray]:
     tokens, other = torch.tensor([TOKENS]), torch.tensor([OTHER])
     _, cache = model.run_with_cache(tokens)
     _, there = model.run_with_cache(other)
-    found = {
+    result = {
         "patterns": torch.cat([cache["pattern", i] for i in range(model.cfg.n_layers)]),
         **lens(model, cache),
         **ablated(model, tokens),
         **patched(model, there, tokens, other),
         **attributions(model, cache, tokens),
     }
-    return {name: v if isinstance(v, np.ndarray) else v.numpy().astype(np.float32) for name, v in found.items()}
+    return {name: v if isinstance(v, np.ndarray) else v.numpy().astype(np.float32) for name, v in result.items()}
 
 
 def main() -> None:
     """Write the file."""
-    found = {}
+    result = {}
     for name in MODELS:
         for state in STATES:
             model = library_model(name, state == "processed")
             for kind in "QKV":
-                found[f"{name} {state} {kind}"] = model.all_composition_scores(kind).detach().numpy()
+                result[f"{name} {state} {kind}"] = model.all_composition_scores(kind).detach().numpy()
             full_ov = model.W_E @ model.OV @ model.W_U
             full_qk = model.W_E @ model.QK @ model.W_E.T
             for matrix, value in (("OV", full_ov), ("QK", full_qk), ("bare OV", model.OV), ("bare QK", model.QK)):
-                found[f"{name} {state} {matrix}"] = value.eigenvalues.detach().numpy()
-            found |= {f"{name} {state} {what}": array for what, array in run_arrays(model).items()}
-    np.savez_compressed(FILE, **found)
-    print(f"{FILE.name}: {len(found)} arrays, {FILE.stat().st_size} bytes")
+                result[f"{name} {state} {matrix}"] = value.eigenvalues.detach().numpy()
+            result |= {f"{name} {state} {what}": array for what, array in run_arrays(model).items()}
+    np.savez_compressed(FILE, **result)
+    print(f"{FILE.name}: {len(result)} arrays, {FILE.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

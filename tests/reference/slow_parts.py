@@ -43,8 +43,8 @@ class SlowParts:
 
     def shift(self, name: str) -> Any:
         """The norm's bias, 0 without one."""
-        found = self.model.t.get(f"{name}.bias")
-        return 0.0 if found is None or self.c.norm != "layer" else found
+        result = self.model.t.get(f"{name}.bias")
+        return 0.0 if result is None or self.c.norm != "layer" else result
 
     def _layer(self, layer: int, x: np.ndarray) -> None:
         c, t, m = self.c, self.model.t, self.model

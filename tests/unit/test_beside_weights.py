@@ -92,18 +92,18 @@ def _read(path: Path, under: str | None = None) -> Pickled:
 @pytest.mark.parametrize("how", FORMATS)
 def test_harmless_objects_are_passed_over_and_listed(tmp_path: Path, how: dict[str, Any]) -> None:
     torch.save({"model": WEIGHTS, "step": 5, **HARMLESS}, tmp_path / "a.pt", **how)
-    found = _read(tmp_path / "a.pt")
-    assert found.tensors.names() == set(WEIGHTS) and torch.equal(found.tensors.copy("a"), WEIGHTS["a"])
-    assert found.metadata["step"] == 5
-    assert found.metadata["args"] == {"n_head": 4, "lr": 1e-3}, "plain attributes are read"
-    assert found.metadata["config"] == {"n_head": 4, "text": "abc"} and found.metadata["slotted"] == {"size": 3}
-    assert found.metadata["hyper"] == {"width": 3} and found.metadata["nested"] == {"size": 7}
-    assert "optimizer" not in found.metadata
+    result = _read(tmp_path / "a.pt")
+    assert result.tensors.names() == set(WEIGHTS) and torch.equal(result.tensors.copy("a"), WEIGHTS["a"])
+    assert result.metadata["step"] == 5
+    assert result.metadata["args"] == {"n_head": 4, "lr": 1e-3}, "plain attributes are read"
+    assert result.metadata["config"] == {"n_head": 4, "text": "abc"} and result.metadata["slotted"] == {"size": 3}
+    assert result.metadata["hyper"] == {"width": 3} and result.metadata["nested"] == {"size": 7}
+    assert "optimizer" not in result.metadata
     for name, value in HARMLESS.items():
         torch.save({"model": WEIGHTS, name: value}, tmp_path / "one.pt", **how)
         one = _read(tmp_path / "one.pt")
         assert len(one.skipped) == 1 and one.skipped[0].startswith(name), (name, one.skipped)
-    assert len(found.skipped) == 13 and found.skipped[-1] == f"and {len(HARMLESS) - 12} more"
+    assert len(result.skipped) == 13 and result.skipped[-1] == f"and {len(HARMLESS) - 12} more"
 
 
 def test_a_model_lists_what_lay_beside_it(tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_weights_lie_under_any_key(tmp_path: Path, key: str) -> None:
     for part in reversed(key.split(".")):
         held = {part: held, "epoch": 3, "optim": _optimiser()}
     torch.save(held, tmp_path / "a.pt")
-    found = _read(tmp_path / "a.pt")
-    assert found.under == key and not found.usual and found.tensors.names() == set(WEIGHTS)
-    assert found.metadata["epoch"] == 3 and any("optim" in s for s in found.skipped)
+    result = _read(tmp_path / "a.pt")
+    assert result.under == key and not result.usual and result.tensors.names() == set(WEIGHTS)
+    assert result.metadata["epoch"] == 3 and any("optim" in s for s in result.skipped)
 
 
 def test_of_several_keys_the_person_says_which(tmp_path: Path) -> None:
@@ -183,10 +183,10 @@ def test_a_module_saved_whole_is_read_as_its_state_dict(tmp_path: Path) -> None:
     model[2].weight = model[0].weight
     for held in (model, {"net": model, "step": 1}):
         torch.save(held, tmp_path / "a.pt")
-        found = _read(tmp_path / "a.pt")
-        assert found.tensors.names() == set(model.state_dict())
-        assert all(torch.equal(found.tensors.copy(n), x) for n, x in model.state_dict().items())
-        assert found.tensors.alias("2.weight") == found.tensors.alias("0.weight")
+        result = _read(tmp_path / "a.pt")
+        assert result.tensors.names() == set(model.state_dict())
+        assert all(torch.equal(result.tensors.copy(n), x) for n, x in model.state_dict().items())
+        assert result.tensors.alias("2.weight") == result.tensors.alias("0.weight")
 
 
 class Configured(torch.nn.Module):
@@ -199,9 +199,9 @@ class Configured(torch.nn.Module):
 
 def test_the_attributes_of_a_module_saved_whole_are_read_too(tmp_path: Path) -> None:
     torch.save(Configured(), tmp_path / "a.pt")
-    found = _read(tmp_path / "a.pt")
-    assert found.metadata["config"] == {"n_head": 4, "text": "abc"} and found.metadata["training"] is True
-    assert found.tensors.names() == {"inner.weight", "inner.bias"}
+    result = _read(tmp_path / "a.pt")
+    assert result.metadata["config"] == {"n_head": 4, "text": "abc"} and result.metadata["training"] is True
+    assert result.tensors.names() == {"inner.weight", "inner.bias"}
 
 
 def test_a_file_that_repeats_itself_is_looked_at_once(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_a_file_that_repeats_itself_is_looked_at_once(tmp_path: Path) -> None:
     held: dict[str, Any] = {"model": WEIGHTS, **{f"k{i}": {str(j): [wide] for j in range(50)} for i in range(200)}}
     held["modules"] = dict.fromkeys(map(str, range(2000)), torch.nn.Sequential(*[torch.nn.Linear(2, 2)] * 50))
     torch.save(held, tmp_path / "a.pt")
-    found = _read(tmp_path / "a.pt")
-    assert found.tensors.names() == set(WEIGHTS) and len(found.metadata) < 200
+    result = _read(tmp_path / "a.pt")
+    assert result.tensors.names() == set(WEIGHTS) and len(result.metadata) < 200
 
 
 def test_large_vocabularies_are_not_cut_off(tmp_path: Path) -> None:

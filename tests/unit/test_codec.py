@@ -118,12 +118,12 @@ def test_every_default_of_every_analysis_and_panel_is_read_back() -> None:
 
 
 def test_describe_says_what_a_control_needs() -> None:
-    found = {f.name: f for f in describe(Everything)}
-    assert found["e"].choices == ("x", "y")
-    assert found["g"].type_name == "Head[,…]"
-    assert found["k"].type_name == "Head,Head"
-    assert found["h"].type_name == "int|none"
-    assert found["a"].default_text == "false"
+    result = {f.name: f for f in describe(Everything)}
+    assert result["e"].choices == ("x", "y")
+    assert result["g"].type_name == "Head[,…]"
+    assert result["k"].type_name == "Head,Head"
+    assert result["h"].type_name == "int|none"
+    assert result["a"].default_text == "false"
 
 
 # -- texts -----------------------------------------------------------------------------------------------------------------

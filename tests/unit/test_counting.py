@@ -116,11 +116,11 @@ def _numbers_before_plurals(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_no_number_stands_in_front_of_a_plural_in_the_source() -> None:
-    found = [
+    result = [
         f"{p.relative_to(SOURCE)}:{line} {what}" for p, tree in _trees().items() for line, what in _numbers_before_plurals(tree)
     ]
     assert {"tokens", "positions", "heads", "layers", "interventions"} <= _nouns()
-    assert not found, f"{found}: circuitlab.counting.number_of says how many"
+    assert not result, f"{result}: circuitlab.counting.number_of says how many"
 
 
 # -- what panels say -------------------------------------------------------------------------------------------------------

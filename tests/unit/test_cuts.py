@@ -73,9 +73,9 @@ def test_what_is_in_force_is_offered_to_be_taken_back_and_to_nothing_else(name: 
     state = replace(STATE, pins=(Pin("theirs", replace(STATE.subject, tokens=(5, 9, 2, 6))),))
     state = state.select(heads=heads, destination=2, source=1, edge=(Head(0, 1), Head(1, 2)), edge_kind="V")
     elsewhere = with_edits(state, other)
-    found = {o.title: o.state for o in offers(elsewhere, CONFIGS[name]) if len(o.state.edits) > 1}
-    assert len(found) >= 7
-    for title, cut in found.items():
+    result = {o.title: o.state for o in offers(elsewhere, CONFIGS[name]) if len(o.state.edits) > 1}
+    assert len(result) >= 7
+    for title, cut in result.items():
         after = {o.title: o.state for o in offers(cut, CONFIGS[name])}
         assert title not in after, "it is done already"
         (back,) = (text for text, one in after.items() if one.edits == elsewhere.edits)
@@ -91,10 +91,10 @@ def test_what_is_in_force_is_offered_to_be_taken_back_and_to_nothing_else(name: 
 def test_offers_patch_from_another_text_only_and_measure_chosen_tokens() -> None:
     other = Pin("theirs", replace(STATE.subject, tokens=(1, 9, 2, 3, 4)))
     state = replace(STATE, pins=(other,)).select(destination=1)
-    found = {o.title: o.state for o in offers(state, CONFIG)}
-    patch = found["Patch L0H0 from ‘theirs’"].subject.edits[0]
+    result = {o.title: o.state for o in offers(state, CONFIG)}
+    patch = result["Patch L0H0 from ‘theirs’"].subject.edits[0]
     assert (patch.source, patch.align) == ((1, 9, 2, 3, 4), (0, 2, 3, 4))
-    assert any(t.startswith("Patch the stream before layer 0 at 1") for t in found)
+    assert any(t.startswith("Patch the stream before layer 0 at 1") for t in result)
     assert not [t for t in titles(replace(STATE, pins=(Pin("same", STATE.subject),))) if "Patch" in t]
     alone = Pin("short", replace(STATE.subject, tokens=(1, 9, 4)))  # nothing there stands for what is at 1 here
     assert not [t for t in titles(replace(state, pins=(alone,))) if "stream" in t]

@@ -51,8 +51,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelRef:
 
 
 def _answer(name: str, subject: Subject, device: str = "cpu", memory: int = GIB) -> Any:
-    found = find_analysis(name)
-    return Engine(ModelStore(), memory, device).answer(Request.named(name, found.params(), subject), fresh=True)
+    result = find_analysis(name)
+    return Engine(ModelStore(), memory, device).answer(Request.named(name, result.params(), subject), fresh=True)
 
 
 def _same(made: Result, wanted: Result) -> None:

@@ -63,10 +63,10 @@ def _targets(node: ast.AST) -> Iterator[str]:
 
 def _members(node: ast.ClassDef) -> frozenset[str]:
     """Methods, fields and attributes that methods give `self`."""
-    found = {one.name for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-    found |= {name for one in node.body for name in _targets(one)}
+    result = {one.name for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+    result |= {name for one in node.body for name in _targets(one)}
     inside = (one for one in ast.walk(node) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
-    return frozenset(found | {one.attr for one in inside if isinstance(one.value, ast.Name) and one.value.id == "self"})
+    return frozenset(result | {one.attr for one in inside if isinstance(one.value, ast.Name) and one.value.id == "self"})
 
 
 @cache
@@ -97,9 +97,9 @@ def _names() -> Names:
 @cache
 def _paths() -> frozenset[str]:
     """Every file and folder of the repository, as `git ls-files` would write them, folders with a slash behind."""
-    found = [ROOT / name for name in KNOWN_FOLDERS]
-    inside = [path for folder in found for path in folder.rglob("*") if "__pycache__" not in path.parts]
-    inside += [*found, *(path for path in ROOT.iterdir() if path.is_file()), *(ROOT / ".ci").glob("*")]
+    result = [ROOT / name for name in KNOWN_FOLDERS]
+    inside = [path for folder in result for path in folder.rglob("*") if "__pycache__" not in path.parts]
+    inside += [*result, *(path for path in ROOT.iterdir() if path.is_file()), *(ROOT / ".ci").glob("*")]
     return frozenset(path.relative_to(ROOT).as_posix() + "/" * path.is_dir() for path in inside)
 
 
@@ -114,10 +114,10 @@ def _alternatives(text: str) -> list[str]:
 @cache
 def _by_name() -> dict[str, list[str]]:
     """Paths by their last part."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for path in _paths():
-        found.setdefault(path.rstrip("/").rpartition("/")[2], []).append(path)
-    return found
+        result.setdefault(path.rstrip("/").rpartition("/")[2], []).append(path)
+    return result
 
 
 @cache

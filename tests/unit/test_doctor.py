@@ -43,9 +43,9 @@ def test_ldd_names_the_packages() -> None:
 
 
 def test_the_loader_names_a_library_too() -> None:
-    found = probe.explain("ImportError: libGL.so.1: cannot open shared object file: No such file or directory\n", ())
-    assert found.packages == ("libgl1",)
-    error = found.error()
+    result = probe.explain("ImportError: libGL.so.1: cannot open shared object file: No such file or directory\n", ())
+    assert result.packages == ("libgl1",)
+    error = result.error()
     assert isinstance(error, BadMachine)
     assert error.exit_code == 3
     assert "apt-get install libgl1" in str(error)
@@ -53,15 +53,15 @@ def test_the_loader_names_a_library_too() -> None:
 
 
 def test_an_unknown_library_is_named_without_a_package() -> None:
-    found = probe.explain("", ("libnew.so.9",))
-    assert found.packages == ()
-    assert "libnew.so.9" in str(found.error())
+    result = probe.explain("", ("libnew.so.9",))
+    assert result.packages == ()
+    assert "libnew.so.9" in str(result.error())
 
 
 def test_qts_advice_is_not_taken_for_the_cause() -> None:
-    found = probe.explain(NO_SERVER, ())
-    assert found.packages == ()
-    assert not found.ok
+    result = probe.explain(NO_SERVER, ())
+    assert result.packages == ()
+    assert not result.ok
 
 
 def test_each_package_that_a_bare_debian_lacks_is_known_by_its_library() -> None:
@@ -127,9 +127,9 @@ def test_a_wayland_compositor_is_one_that_listens(home: Path, monkeypatch: pytes
 
 
 def test_a_plugin_that_aborts_is_an_answer() -> None:
-    found = probe.probe({**os.environ, "QT_QPA_PLATFORM": "no-such-plugin"}, torch=False)
-    assert not found.ok
-    assert found.problem
+    result = probe.probe({**os.environ, "QT_QPA_PLATFORM": "no-such-plugin"}, torch=False)
+    assert not result.ok
+    assert result.problem
 
 
 def test_the_probe_is_asked_once(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

@@ -203,7 +203,7 @@ _WRITERS = {"write_text", "write_bytes", "savez", "savez_compressed"}
 
 def _writes(tree: ast.AST) -> list[int]:
     """Lines of calls that put bytes into a file by its name."""
-    found = []
+    result = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -212,8 +212,8 @@ def _writes(tree: ast.AST) -> list[int]:
         opened = name == "open" and any(isinstance(m, str) and len(m) < 4 and set("wax+") & set(m) for m in modes)
         renamed = name == "replace" and isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "os"
         if name in _WRITERS or opened or renamed:
-            found.append(node.lineno)
-    return found
+            result.append(node.lineno)
+    return result
 
 
 def test_nothing_in_the_package_writes_past_the_one_writer() -> None:

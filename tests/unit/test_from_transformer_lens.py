@@ -26,8 +26,8 @@ def scope(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     save_directory(folder, ModelConfig(**MODELS["gpt2"]), {n: torch.from_numpy(v) for n, v in weights("gpt2").items()})
     model = api.open(str(folder), use=Engine(ModelStore()), dtype="float64")
     raw = api.open(str(folder), use=model.engine, dtype="float64", raw=True)
-    found = {"raw": raw, "model": model, "tokens": TOKENS, "other": OTHER, "direction": DIRECTION, "np": np, "lab": api}
-    return {**found, "acts": model.run(tokens=TOKENS), "whole": lambda r: (r.U * r.S) @ r.V.T}
+    result = {"raw": raw, "model": model, "tokens": TOKENS, "other": OTHER, "direction": DIRECTION, "np": np, "lab": api}
+    return {**result, "acts": model.run(tokens=TOKENS), "whole": lambda r: (r.U * r.S) @ r.V.T}
 
 
 @pytest.mark.parametrize(("left", "right"), rows(), ids=[right for _, right in rows()])

@@ -388,8 +388,8 @@ def test_sharded_models_are_whole_only_with_all_shards(hub: Hub) -> None:
     (folder / "model.safetensors").unlink()
     shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
-    found = fetch(plan(NAME), lambda p: None)
-    (found / "model-00002-of-00002.safetensors").unlink()
+    result = fetch(plan(NAME), lambda p: None)
+    (result / "model-00002-of-00002.safetensors").unlink()
     assert snapshot(NAME) is None
 
 

@@ -91,9 +91,9 @@ def test_whatever_is_written_in_a_story_survives(story: Story) -> None:
 @given(story=stories)
 def test_a_story_is_the_same_story_again_or_refused_where_a_lesson_cannot_hold_it(story: Story) -> None:
     table = table_of_story(story)
-    found = leaves(table)
-    known = not any(isinstance(leaf, str) and leaf.startswith("of tomorrow") for leaf in found)
-    sayable = known and None not in found and all(is_unicode(leaf) for leaf in found if isinstance(leaf, str))
+    result = leaves(table)
+    known = not any(isinstance(leaf, str) and leaf.startswith("of tomorrow") for leaf in result)
+    sayable = known and None not in result and all(is_unicode(leaf) for leaf in result if isinstance(leaf, str))
     try:
         text = markdown_of(story)
     except BadInput as error:

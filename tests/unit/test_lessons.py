@@ -119,9 +119,9 @@ def test_ones_own_lessons_come_behind_the_shipped_ones_and_a_bad_one_does_not_hi
     own.mkdir(parents=True)
     (own / "mine.md").write_text(FRONT + "## S\n", encoding="utf-8")
     (own / "broken.md").write_bytes(b"\xff")
-    found, failed = lessons()
+    result, failed = lessons()
     assert [path.name for path in files()] == [*(p.name for p in shipped), "broken.md", "mine.md"]
-    assert found[-1].name == "mine" and len(found) == len(shipped) + 1
+    assert result[-1].name == "mine" and len(result) == len(shipped) + 1
     assert len(failed) == 1 and "broken.md" in failed[0].what
 
 

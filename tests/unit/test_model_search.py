@@ -58,8 +58,8 @@ def test_folders_that_move_together_need_no_search(talk: Path, tmp_path: Path) -
     data = bytes_of(session, talk)
     talk.parent.rename(tmp_path / "there")
     talk = tmp_path / "there" / "talk"
-    found = located(parse_session(data, talk), talk, ModelStore())
-    assert place(found) == (str(tmp_path / "there" / "runs" / "mine"), ()) and not found.missing and not found.changed
+    result = located(parse_session(data, talk), talk, ModelStore())
+    assert place(result) == (str(tmp_path / "there" / "runs" / "mine"), ()) and not result.missing and not result.changed
 
 
 @pytest.mark.parametrize("where", ["talk/mine", "talk/deeper/still/other-name", "far/of-the-recent-list", "earlier"])
@@ -71,11 +71,11 @@ def test_a_model_that_moved_is_found_by_its_hash(talk: Path, tmp_path: Path, whe
     shutil.move(old, new)
     if where == "earlier":
         session = replace(session, models={"mine": replace(session.models["mine"], earlier=("/nowhere", str(new)))})
-    found = located(session, talk, ModelStore(), [f"file:{new}"] if where.startswith("far") else [])
+    result = located(session, talk, ModelStore(), [f"file:{new}"] if where.startswith("far") else [])
     earlier = (str(old), "/nowhere") if where == "earlier" else (str(old),)
-    assert place(found) == (str(new), earlier) and not found.missing and not found.changed
-    assert found.elsewhere == {"mine": False}
-    assert not located(found.session, talk, ModelStore()).elsewhere, "said once"
+    assert place(result) == (str(new), earlier) and not result.missing and not result.changed
+    assert result.elsewhere == {"mine": False}
+    assert not located(result.session, talk, ModelStore()).elsewhere, "said once"
 
 
 def test_the_weights_are_found_elsewhere_where_others_lie_in_their_place(talk: Path) -> None:
@@ -83,16 +83,16 @@ def test_the_weights_are_found_elsewhere_where_others_lie_in_their_place(talk: P
     session = session_of(mine, ModelStore())
     shutil.copytree(mine, talk / "mm")
     altered(mine)
-    found = located(session, talk, ModelStore())
-    assert place(found)[0] == str(talk / "mm") and not found.changed and found.elsewhere == {"mine": True}
+    result = located(session, talk, ModelStore())
+    assert place(result)[0] == str(talk / "mm") and not result.changed and result.elsewhere == {"mine": True}
 
 
 def test_a_shipped_model_by_its_hash_under_another_name(talk: Path) -> None:
     store = ModelStore()
     sha256 = store.sha256(ModelRef("builtin:attn-only-0l"))
-    found = located(Session({"a copy": ModelEntry(ModelRef("file:/nowhere/copy"), sha256)}), talk, ModelStore())
-    assert found.session.models["a copy"].ref == ModelRef("builtin:attn-only-0l")
-    assert found.session.models["a copy"].earlier == ("/nowhere/copy",)
+    result = located(Session({"a copy": ModelEntry(ModelRef("file:/nowhere/copy"), sha256)}), talk, ModelStore())
+    assert result.session.models["a copy"].ref == ModelRef("builtin:attn-only-0l")
+    assert result.session.models["a copy"].earlier == ("/nowhere/copy",)
 
 
 def test_constructed_models_and_assumptions(talk: Path) -> None:
@@ -101,8 +101,8 @@ def test_constructed_models_and_assumptions(talk: Path) -> None:
     assert located(session, talk, ModelStore()) == Located(session)
     assumed = ModelRef("file:/nowhere", assume=(("positions", "shortformer"),))
     sha256 = store.sha256(ModelRef("builtin:attn-only-0l"))
-    found = located(Session({"mine": ModelEntry(assumed, sha256)}), talk, ModelStore())
-    assert found.session.models["mine"].ref.assume == assumed.assume
+    result = located(Session({"mine": ModelEntry(assumed, sha256)}), talk, ModelStore())
+    assert result.session.models["mine"].ref.assume == assumed.assume
 
 
 def test_a_checkpoint_of_another_model_is_not_taken_for_a_model(talk: Path) -> None:
@@ -121,9 +121,9 @@ def test_another_model_at_the_path_or_of_the_name_is_told_and_not_taken(talk: Pa
     store.sha256(ModelRef(f"file:{mine}"))
     altered(mine)
     for before in (ModelStore(), store):  # the second one has the old weights open
-        found = located(session, talk, before)
-        assert (found.session, found.missing) == (session, ())
-        assert found.changed == {"mine": ModelRef(f"file:{mine}")}
+        result = located(session, talk, before)
+        assert (result.session, result.missing) == (session, ())
+        assert result.changed == {"mine": ModelRef(f"file:{mine}")}
     (talk / "deep").mkdir()
     shutil.move(mine, talk / "deep" / "mine")
     assert located(session, talk, ModelStore()).changed == {"mine": ModelRef(f"file:{talk / 'deep' / 'mine'}")}
@@ -134,8 +134,8 @@ def test_without_a_hash_the_place_decides_and_a_name_is_only_told(talk: Path) ->
     session = session_of(mine, ModelStore(), "")
     assert located(session, talk, ModelStore()) == Located(session)
     shutil.move(mine, talk / "mine")
-    found = located(session, talk, ModelStore())
-    assert (found.session, found.changed) == (session, {"mine": ModelRef(f"file:{talk / 'mine'}")})
+    result = located(session, talk, ModelStore())
+    assert (result.session, result.changed) == (session, {"mine": ModelRef(f"file:{talk / 'mine'}")})
     (talk / "mine").rename(talk / "yours")
     assert located(session, talk, ModelStore()) == Located(session, ("mine",))
 
@@ -143,8 +143,8 @@ def test_without_a_hash_the_place_decides_and_a_name_is_only_told(talk: Path) ->
 def test_nothing_anywhere_is_missing_and_a_search_can_be_stopped(talk: Path) -> None:
     session = Session({"mine": ModelEntry(ModelRef("hub:nobody/nothing"), "77ab"), "odd": ModelEntry(ModelRef("odd:x"), "")})
     (talk / "damaged.safetensors").write_bytes(b"no tensors")
-    found = located(session, talk, ModelStore())
-    assert (found.session, found.missing, found.changed) == (session, ("mine", "odd"), {})
+    result = located(session, talk, ModelStore())
+    assert (result.session, result.missing, result.changed) == (session, ("mine", "odd"), {})
     with pytest.raises(Cancelled):
         located(session, talk, ModelStore(), stopped=lambda: True)
 

@@ -56,8 +56,8 @@ class ProbeResult(Result):
         return Table(())
 
     def across(self) -> Mapping[str, np.ndarray]:
-        found = {"attention": self.attention, "value": self.value}
-        return {} if self.shape == "nothing" else found if self.shape == "fixed" else {"pos": np.zeros(int(self.value[1]))}
+        result = {"attention": self.attention, "value": self.value}
+        return {} if self.shape == "nothing" else result if self.shape == "fixed" else {"pos": np.zeros(int(self.value[1]))}
 
 
 def probe(inputs: Inputs, p: ProbeParams, ctx: Ctx) -> ProbeResult:

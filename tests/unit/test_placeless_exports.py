@@ -81,8 +81,8 @@ def test_the_folders_are_there_for_who_asks(form: str, place: Place, tmp_path: P
 
 def test_files_of_parameters_inside_parameters_have_no_folders() -> None:
     inner = json.dumps({"text": {"path": f"/home/{PERSON}/a.txt", "sha256": "77"}, "n": 2, "path": "/kept"})
-    found = json.loads(_placeless_json(inner))
-    assert found == {"text": {"path": "a.txt", "sha256": "77"}, "n": 2, "path": "/kept"}
+    result = json.loads(_placeless_json(inner))
+    assert result == {"text": {"path": "a.txt", "sha256": "77"}, "n": 2, "path": "/kept"}
     assert _placeless_json('no JSON with "sha256"') == 'no JSON with "sha256"'
 
 

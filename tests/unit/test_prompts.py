@@ -183,14 +183,14 @@ def _suits(kind: str, tokenizer: Tokenizer, whole: bool = True) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_shipped_sets_suit_the_shipped_model(kind: str, small: tuple[Tokenizer, ModelConfig]) -> None:
-    found = read_prompts(shipped(kind), kind, *small)
-    assert 12 <= len(found) <= 30
+    result = read_prompts(shipped(kind), kind, *small)
+    assert 12 <= len(result) <= 30
     assert all(
-        len(p.target.tokens) == 2 and (kind in (*COPIES, NAMES) or not p.longer) for p in found
+        len(p.target.tokens) == 2 and (kind in (*COPIES, NAMES) or not p.longer) for p in result
     )  # half of their words are split
-    assert len({p.text for p in found}) == len(found)
+    assert len({p.text for p in result}) == len(result)
     assert shipped(kind).startswith("# ")
-    assert {p.tokens[0] for p in found} == {small[0].bos}
+    assert {p.tokens[0] for p in result} == {small[0].bos}
     _suits(kind, small[0], whole=kind not in (*COPIES, NAMES))
 
 
@@ -339,5 +339,5 @@ def test_a_fourth_field_is_the_prompt_that_is_patched_from(small: tuple[Tokenize
     (one,) = read("ab\tc\td\tab b")
     assert one.other == (*one.tokens, *ids(" b"))
     tokenizer, config = small
-    found = read_prompts(shipped("names_repeated"), "names", tokenizer, config)
-    assert all(p.other and p.other != p.tokens for p in found)
+    result = read_prompts(shipped("names_repeated"), "names", tokenizer, config)
+    assert all(p.other and p.other != p.tokens for p in result)

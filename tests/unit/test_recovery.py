@@ -155,12 +155,12 @@ def test_a_folder_that_cannot_be_written_still_offers_what_lies_in_it(monkeypatc
     for name in ("open", "replace", "unlink", "link", "mkdir"):
         monkeypatch.setattr(os, name, refused)
     monkeypatch.setattr(FileLock, "take", refused)
-    found = orphans()
-    assert [o.steps for o in found.orphans] == [2] and found.orphans[0].read() == session(2)
-    assert found.damaged == (broken.path,), "it stays where it is"
+    result = orphans()
+    assert [o.steps for o in result.orphans] == [2] and result.orphans[0].read() == session(2)
+    assert result.damaged == (broken.path,), "it stays where it is"
     with pytest.raises(BadMachine, match="cannot be written to"):
         Recovery().write(session(), None)
-    found.orphans[0].discard()
+    result.orphans[0].discard()
     assert good.path.exists()
 
 
@@ -207,9 +207,9 @@ def test_a_session_that_another_window_takes_is_not_offered_twice() -> None:
 def test_of_twenty_five_the_newest_twenty_are_kept() -> None:
     for i in range(25):
         aged(left(steps=i).path, 1000 - i)
-    found = orphans()
-    assert [o.steps for o in found.orphans] == list(range(24, 4, -1)) and len(found.orphans) == MOST
-    assert orphans() == found and len(list(recovery_folder().glob("*.circuitlab"))) == MOST
+    result = orphans()
+    assert [o.steps for o in result.orphans] == list(range(24, 4, -1)) and len(result.orphans) == MOST
+    assert orphans() == result and len(list(recovery_folder().glob("*.circuitlab"))) == MOST
 
 
 def test_what_is_newer_than_its_file_is_found_by_that_file(tmp_path: Path) -> None:
@@ -219,16 +219,16 @@ def test_what_is_newer_than_its_file_is_found_by_that_file(tmp_path: Path) -> No
     left(of=other)
     left()
     aged(file, 100)
-    found = orphans().orphans
-    newer = newer_copy(found, tmp_path / "." / "talk.circuitlab")
+    result = orphans().orphans
+    newer = newer_copy(result, tmp_path / "." / "talk.circuitlab")
     assert newer is not None and newer.id == window.id
     aged(window.path, 50)
     aged(file, -90)
-    found = orphans().orphans
-    assert newer_copy(found, file) is None, "it was saved after that"
+    result = orphans().orphans
+    assert newer_copy(result, file) is None, "it was saved after that"
     file.unlink()
-    assert (newer := newer_copy(found, file)) is not None and newer.id == window.id, "the file is gone, its work is not"
-    assert newer_copy(found, tmp_path / "third.circuitlab") is None
+    assert (newer := newer_copy(result, file)) is not None and newer.id == window.id, "the file is gone, its work is not"
+    assert newer_copy(result, tmp_path / "third.circuitlab") is None
 
 
 # -- damage ---------------------------------------------------------------------------------------------------------------------
@@ -242,10 +242,10 @@ def test_a_damaged_file_is_said_and_kept_aside_and_the_generation_before_it_is_o
     good, broken = left(steps=7), left(steps=8)
     for path, data in ((window.path, b'{"circuitlab": "session", "ver'), (broken.path, b"\0" * 100)):
         path.write_bytes(data)
-    found = orphans()
-    assert {(o.id, o.steps, o.damaged) for o in found.orphans} == {(window.id, 2, 1), (good.id, 7, 0)}
-    assert {p.name for p in found.damaged} == {window.path.name, broken.path.name}
-    assert all(p.parent == recovery_folder() / "damaged" for p in found.damaged)
+    result = orphans()
+    assert {(o.id, o.steps, o.damaged) for o in result.orphans} == {(window.id, 2, 1), (good.id, 7, 0)}
+    assert {p.name for p in result.damaged} == {window.path.name, broken.path.name}
+    assert all(p.parent == recovery_folder() / "damaged" for p in result.damaged)
     assert (recovery_folder() / "damaged" / broken.path.name).read_bytes() == b"\0" * 100
     assert orphans().damaged == (), "said once"
     assert {o.steps for o in orphans().orphans} == {2, 7}
@@ -259,9 +259,9 @@ def test_a_clock_that_was_set_back_hides_nothing_and_removes_nothing_new(tmp_pat
         aged(left(steps=steps).path, -1000 - steps)
     window = left(of=file, steps=99)
     aged(file, -1000)
-    found = orphans().orphans
-    assert [o.steps for o in found] == [99, *range(MOST + 1, 2, -1)]
-    newer = newer_copy(found, file)
+    result = orphans().orphans
+    assert [o.steps for o in result] == [99, *range(MOST + 1, 2, -1)]
+    newer = newer_copy(result, file)
     assert newer is not None and newer.id == window.id
 
 
@@ -413,10 +413,10 @@ def test_recovering_can_be_killed_anywhere_too(tmp_path: Path) -> None:
             window.adopt(orphan, claim)
 
         killed = killed_before(call, recovers)
-        found = orphans(folder)
-        assert not found.damaged
-        steps = {len(o.read(i).story.steps) for o in found.orphans for i in range(len(o.copies))}
-        assert 6 in {o.steps for o in found.orphans} and 5 in steps, call
+        result = orphans(folder)
+        assert not result.damaged
+        steps = {len(o.read(i).story.steps) for o in result.orphans for i in range(len(o.copies))}
+        assert 6 in {o.steps for o in result.orphans} and 5 in steps, call
         if not killed:
             break
     assert only(orphans(folder)).steps == 6, "one session, of the window that took it"
@@ -449,10 +449,10 @@ def test_killed_a_hundred_times_at_any_moment(tmp_path: Path) -> None:
         done = progress.read_bytes()
         saved, autosaved = done.count(b"s"), done.count(b"a")
         assert file.read_bytes() in (texts[saved % 20], texts[(saved + 1) % 20])
-        found = orphans(window.folder)
-        assert not found.damaged
-        if autosaved or found.orphans:
-            assert only(found).read() in (sessions[autosaved % 20], sessions[(autosaved + 1) % 20])
+        result = orphans(window.folder)
+        assert not result.damaged
+        if autosaved or result.orphans:
+            assert only(result).read() in (sessions[autosaved % 20], sessions[(autosaved + 1) % 20])
 
 
 # -- where one stopped ----------------------------------------------------------------------------------------------------------
@@ -461,11 +461,11 @@ def test_killed_a_hundred_times_at_any_moment(tmp_path: Path) -> None:
 def test_the_next_start_finds_where_one_stopped(tmp_path: Path) -> None:
     assert last() is None
     keep_last(session(2), None, True)
-    found = last()
-    assert found is not None and (found.session, found.of, found.unsaved) == (session(2), None, True)
-    keep_last(session(3), tmp_path / "talk.circuitlab", False, found.stamp)
-    found = last()
-    assert found is not None and (found.session, found.of) == (session(3), tmp_path / "talk.circuitlab") and not found.unsaved
+    result = last()
+    assert result is not None and (result.session, result.of, result.unsaved) == (session(2), None, True)
+    keep_last(session(3), tmp_path / "talk.circuitlab", False, result.stamp)
+    result = last()
+    assert result is not None and (result.session, result.of) == (session(3), tmp_path / "talk.circuitlab") and not result.unsaved
     assert orphans() == Recoverable(), "it is not a window that was killed"
 
 
@@ -505,8 +505,8 @@ def test_a_last_session_that_is_damaged_is_kept_aside() -> None:
     with pytest.raises(BadInput):
         last()
     keep_last(session(2), None, True)
-    found = last()
-    assert found is not None and found.session == session(2)
+    result = last()
+    assert result is not None and result.session == session(2)
     assert (recovery_folder() / "damaged" / last_path().name).read_bytes() == b"{"
 
 
@@ -539,9 +539,9 @@ def test_two_windows_that_end_at_once_lose_neither_session(monkeypatch: pytest.M
     keep_last(session(1), None, True)
     thread.join(SECONDS)
     assert second_ended.is_set()
-    found = last()
-    assert found is not None
-    assert sorted([len(found.session.story.steps), *(o.steps for o in orphans().orphans)]) == [1, 2]
+    result = last()
+    assert result is not None
+    assert sorted([len(result.session.story.steps), *(o.steps for o in orphans().orphans)]) == [1, 2]
 
 
 def test_closed_sessions_make_room_before_those_of_a_crash() -> None:

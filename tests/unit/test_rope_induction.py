@@ -64,12 +64,12 @@ def _share_right(p: RopeInduction, texts: int = 12) -> tuple[float, int]:
     right = asked = 0
     for seed in range(texts):
         tokens = _text(p, p.n_ctx, seed)
-        found = _run(p, tokens).logits().argmax(dim=1).tolist()
+        result = _run(p, tokens).logits().argmax(dim=1).tolist()
         for m in range(1, len(tokens)):
             after = [tokens[n] for n in range(1, m + 1) if tokens[n - 1] == tokens[m]]
             if len(set(after)) == 1:
                 asked += 1
-                right += found[m] == after[0]
+                right += result[m] == after[0]
     return right / asked, asked
 
 
@@ -180,15 +180,15 @@ def test_every_pair_of_letters_is_completed(p: RopeInduction) -> None:
     others = [[t for t in range(1, 27) if t not in pair] for pair in pairs]
     rows = [[0, o[5], a, b, o[0], o[11], o[20], a] for (a, b), o in zip(pairs, others, strict=True)]
     with torch.inference_mode():
-        found = logits(_weights(p), torch.tensor(rows))[:, -1]
-    assert found.argmax(dim=1).tolist() == [b for _, b in pairs]
-    assert float(found.softmax(dim=1)[range(len(pairs)), [b for _, b in pairs]].min()) > (0.9999 if p is ONE_HOT else 0.999)
+        result = logits(_weights(p), torch.tensor(rows))[:, -1]
+    assert result.argmax(dim=1).tolist() == [b for _, b in pairs]
+    assert float(result.softmax(dim=1)[range(len(pairs)), [b for _, b in pairs]].min()) > (0.9999 if p is ONE_HOT else 0.999)
 
 
 def test_several_continuations_share_as_they_are_frequent_and_none_rests_on_bos() -> None:
     A, B, C = 1, 2, 3
-    found = _run(ONE_HOT, (0, A, B, 9, A, C, 8, A, B, 7, A)).logits()[-1]
-    assert float(found[B]) == pytest.approx(20 * 2 / 3, abs=0.2) and float(found[C]) == pytest.approx(20 / 3, abs=0.2)
+    result = _run(ONE_HOT, (0, A, B, 9, A, C, 8, A, B, 7, A)).logits()[-1]
+    assert float(result[B]) == pytest.approx(20 * 2 / 3, abs=0.2) and float(result[C]) == pytest.approx(20 / 3, abs=0.2)
     tokens = (0, *range(1, 27))
     assert _pattern(ONE_HOT, tokens, 1)[:, 0].min() >= 1 - EPSILON  # no repeat: every row rests
     assert _pattern(ONE_HOT, (0, A, A), 1)[2, 2] >= 1 - EPSILON  # behind the first A stands the second
@@ -279,8 +279,8 @@ def test_the_rank_one_head_sends_everyone_to_the_extremes() -> None:
 def test_without_bos_the_first_position_takes_itself_for_its_predecessor() -> None:
     p = RopeInduction(bos=False)
     assert not configuration(p).prepend_bos and closed_forms.beta_needed(p, EPSILON) == math.inf
-    found = _run(p, (1, 2, 3, 4, 5, 1)).logits()[-1]
-    assert float(found[1]) == pytest.approx(10, abs=0.1) and float(found[2]) == pytest.approx(10, abs=0.1)
+    result = _run(p, (1, 2, 3, 4, 5, 1)).logits()[-1]
+    assert float(result[1]) == pytest.approx(10, abs=0.1) and float(result[2]) == pytest.approx(10, abs=0.1)
 
 
 def test_equal_frequencies_cannot_tell_a_period_apart() -> None:

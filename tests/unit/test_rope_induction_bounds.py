@@ -117,8 +117,8 @@ def test_the_smallest_weight_of_layer_0_and_the_largest_stray_mass_of_layer_1() 
 def test_layer_1_does_not_prefer_the_latest_of_several_matches() -> None:
     A, B, C = 1, 2, 3
     for tokens in ((0, A, B, 7, 8, 9, A, C, 5, A), (0, A, C, 7, 8, 9, A, B, 5, A)):
-        found = closed_forms.logits(RopeInduction(), tokens)[-1]
-        assert found[B] == pytest.approx(found[C], rel=1e-6) and found[B] == pytest.approx(10, abs=0.1)
+        result = closed_forms.logits(RopeInduction(), tokens)[-1]
+        assert result[B] == pytest.approx(result[C], rel=1e-6) and result[B] == pytest.approx(10, abs=0.1)
 
 
 # -- the bounds ------------------------------------------------------------------------------------------------------------

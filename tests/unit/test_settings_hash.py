@@ -53,8 +53,8 @@ def test_another_configuration_of_the_same_weights_is_not_the_model(folder: Path
     assert not located(session, folder.parent, ModelStore()).changed
     _changed(folder / "config.json", score_scale=0.5)
     assert ModelStore().sha256_unopened(entry.ref) == entry.sha256, "the weights are the same"
-    found = located(session, folder.parent, ModelStore())
-    assert dict(found.changed) == {"mine": entry.ref} and found.resettled == {"mine"}
+    result = located(session, folder.parent, ModelStore())
+    assert dict(result.changed) == {"mine": entry.ref} and result.resettled == {"mine"}
     assert main(["session", str(path)]) == 0
     assert "another configuration or tokenizer of the same weights" in capsys.readouterr().out
     opened = opened_session(path, Engine(ModelStore()))
@@ -97,8 +97,8 @@ def test_the_right_one_of_two_with_the_same_weights_is_found(folder: Path) -> No
     for file in folder.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
     _changed(folder / "config.json", score_scale=0.5)
-    found = located(Session({"mine": entry}, Setup()), folder.parent, ModelStore())
-    assert not found.changed and found.session.models["mine"].ref.source == f"file:{copy}"
+    result = located(Session({"mine": entry}, Setup()), folder.parent, ModelStore())
+    assert not result.changed and result.session.models["mine"].ref.source == f"file:{copy}"
 
 
 def test_info_says_both_hashes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,8 +34,8 @@ def _whole(folder: Path) -> dict[str, np.ndarray]:
 
 def _series(folder: Path, step: int) -> dict[str, np.ndarray]:
     """The arrays at a step."""
-    found = _whole(folder)
-    return {name: array[found["steps"].tolist().index(step)] for name, array in found.items()}
+    result = _whole(folder)
+    return {name: array[result["steps"].tolist().index(step)] for name, array in result.items()}
 
 
 def _random() -> np.ndarray:

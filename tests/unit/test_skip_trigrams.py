@@ -78,33 +78,33 @@ def _corpus(path: Path) -> Any:
 
 def test_corpus_bigrams_are_the_counts_by_hand(tmp_path: Path) -> None:
     hand = with_corpus(tmp_path, 40)
-    found = _corpus(tmp_path)
-    assert found.complete
+    result = _corpus(tmp_path)
+    assert result.complete
     for i in range(40):
-        ids, counts = found.row(i)
+        ids, counts = result.row(i)
         wanted = sorted((b, c) for (a, b), c in hand.pairs.items() if a == i)
         assert ids.tolist() == [b for b, _ in wanted]
         np.testing.assert_allclose(counts, [c for _, c in wanted], rtol=0.02)
-        assert found.follows(i, np.arange(40)).tolist() == [(i, j) in hand.pairs for j in range(40)]
-        np.testing.assert_allclose(found.log_probs(i), [hand.log_prob(i, j) for j in range(40)], atol=0.02)
-        assert np.exp(found.log_probs(i)).sum() == pytest.approx(1, abs=1e-6)
+        assert result.follows(i, np.arange(40)).tolist() == [(i, j) in hand.pairs for j in range(40)]
+        np.testing.assert_allclose(result.log_probs(i), [hand.log_prob(i, j) for j in range(40)], atol=0.02)
+        assert np.exp(result.log_probs(i)).sum() == pytest.approx(1, abs=1e-6)
 
 
 def test_what_does_not_fit_is_left_out_the_rarest_first(tmp_path: Path) -> None:
     hand = with_corpus(tmp_path, 40, limit=16 * 41 + 2048 + 3 * 50)
-    found = _corpus(tmp_path)
-    assert not found.complete
-    assert len(found.steps) == 50
-    kept = [c for i in range(40) for c in found.row(i)[1]]
+    result = _corpus(tmp_path)
+    assert not result.complete
+    assert len(result.steps) == 50
+    kept = [c for i in range(40) for c in result.row(i)[1]]
     assert min(kept) >= sorted(hand.pairs.values())[-50] * 0.98
-    assert all(np.exp(found.log_probs(i)).sum() == pytest.approx(1, abs=1e-6) for i in range(40))
+    assert all(np.exp(result.log_probs(i)).sum() == pytest.approx(1, abs=1e-6) for i in range(40))
     total = {i: sum(c for (a, _), c in hand.pairs.items() if a == i) for i in range(40)}
     token = max(total, key=lambda i: total[i])
-    ids, counts = found.row(token)
+    ids, counts = result.row(token)
     backed = len(ids) + total[token] - counts.sum()  # what is not kept goes to the single tokens
     assert 0 < len(ids) < sum(a == token for a, _ in hand.pairs)
-    wanted = np.log(backed * found.unigrams[39] / (backed + counts.sum()))
-    assert found.log_probs(token)[39] == pytest.approx(wanted, abs=1e-5)
+    wanted = np.log(backed * result.unigrams[39] / (backed + counts.sum()))
+    assert result.log_probs(token)[39] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_texts_are_counted_with_the_models_tokenizer(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_texts_are_counted_with_the_models_tokenizer(tmp_path: Path) -> None:
     assert write_bigrams(path, [str(tmp_path / "text.txt")]) == path / FILE
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     a, b = (1 + alphabet.index(c) for c in "ab")
-    found = _corpus(path)
-    assert found.row(a)[0].tolist() == [b]
-    assert found.row(b)[0].tolist() == [a]
-    assert found.text == "text.txt 1, 705 tokens"  # all but two contexts that are held out
+    result = _corpus(path)
+    assert result.row(a)[0].tolist() == [b]
+    assert result.row(b)[0].tolist() == [a]
+    assert result.text == "text.txt 1, 705 tokens"  # all but two contexts that are held out
     assert ask(path, "bigram", BigramParams(a)).corpus_log_probs.shape == (20,)
 
 

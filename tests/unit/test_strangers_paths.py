@@ -129,8 +129,8 @@ def test_another_machine_is_not_asked(path: str, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(store, "sha256_unopened", lambda ref, *_: asked.append(ref.source) or "")
     monkeypatch.setattr(model_search, "shipped_models", lambda: ())
     models = {"m": ModelEntry(ModelRef(f"file:{path}"), "7" * 64, (path,)), "n": ModelEntry(ModelRef(f"file:{path}"))}
-    found = located(Session(models, Setup(), files={"f": FileEntry(path, "7" * 64)}), tmp_path, store)
-    assert found.missing_files == ("f",)
+    result = located(Session(models, Setup(), files={"f": FileEntry(path, "7" * 64)}), tmp_path, store)
+    assert result.missing_files == ("f",)
     for read in (_settled, lambda one: texts.checked_text(TextRef(one))):
         with pytest.raises(BadInput):
             read(path)

@@ -87,8 +87,8 @@ def test_a_dotted_key_has_few_parts(toml: str, tmp_path: Path) -> None:
 def test_keys_and_texts_of_a_usual_length_are_read() -> None:
     dotted = ".".join("a" * DEEPEST)
     words = ".".join(["word"] * 200)
-    found = toml_of(f'{dotted} = 1\nprompt = "{words}"\nlist = ["a", "{words}"]\nlong = """\n{words[:90]}\n"""')
-    assert found["prompt"] == words and found["list"][1] == words
+    result = toml_of(f'{dotted} = 1\nprompt = "{words}"\nlist = ["a", "{words}"]\nlong = """\n{words[:90]}\n"""')
+    assert result["prompt"] == words and result["list"][1] == words
 
 
 def test_a_recipe_is_small_and_builds_on_few(tmp_path: Path) -> None:

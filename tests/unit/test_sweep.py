@@ -67,9 +67,9 @@ def test_every_number_is_that_of_a_slow_loop(tmp_path: Path) -> None:
                 assert mean["value"].item() == pytest.approx(np.nanmean(loss.loss.astype(np.float64)), rel=1e-6)
                 assert mean["weight"].item() == len(loss.loss) - 1 and mean["unit"].item() == "nats"
                 direct = model.compute("direct_attribution", text=text, cut=cut, fresh=True).result.across()["heads"]
-                found = own[own["metric"] == "heads"].set_index(["layer", "head"])["value"]
+                result = own[own["metric"] == "heads"].set_index(["layer", "head"])["value"]
                 for (layer, head), value in np.ndenumerate(direct):
-                    assert np.float32(found[layer, head]) == value
+                    assert np.float32(result[layer, head]) == value
         weights = table[(table["model"] == name) & (table["analysis"] == "ov_spectrum")]
         assert weights["edit"].isna().all() and weights["prompt"].isna().all() and len(weights)
 

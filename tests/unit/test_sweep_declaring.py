@@ -53,12 +53,12 @@ def test_the_cells_ask_what_the_panel_asked(opened: tuple[Engine, State], name: 
     asked = asked_of(panels()[name].title, state, requests)
     text = declaration(asked, (FINAL,), PromptSource(THIS_TEXT, texts=(state.text,)), plain=False)
     plan = plan_of(spec_of(tomllib.loads(text), tmp_path, text), engine)
-    found = [cell.request for cell in plan.cells]
+    result = [cell.request for cell in plan.cells]
     for request in (one for one in requests.values() if one.subject.model == state.model):
         reads = needs(request.analysis, request.params)
         subject = request.subject if reads == "tokens" else replace(request.subject, tokens=())
         subject = replace(subject, edits=()) if reads == "weights" else subject
-        assert replace(request, subject=subject) in found
+        assert replace(request, subject=subject) in result
 
 
 def test_what_a_declaration_cannot_say_is_refused(opened: tuple[Engine, State]) -> None:

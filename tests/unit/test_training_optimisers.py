@@ -30,8 +30,8 @@ def sampled() -> Recipe:
 def test_a_direction_has_the_singular_vectors_of_the_momentum_and_values_near_one(shape: tuple[int, ...]) -> None:
     u = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     left, values, right = torch.linalg.svd(u, full_matrices=False)
-    (found,) = orthogonalised([u])
-    inside = left.mT @ found @ right.mT
+    (result,) = orthogonalised([u])
+    inside = left.mT @ result @ right.mT
     kept = values > 0.1 * values.max(-1, keepdim=True).values  # five steps leave the smallest behind
     diagonal = inside.diagonal(dim1=-2, dim2=-1)
     assert float((inside - torch.diag_embed(diagonal)).abs().max()) < 1e-9

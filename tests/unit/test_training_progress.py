@@ -40,16 +40,16 @@ def test_a_run_says_that_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     update = Progress.update
     monkeypatch.setattr(Progress, "update", lambda self, state, **v: (states.append(state), update(self, state, **v))[1])
     assert main(["train", "tiny", "--text", str(tmp_path / "a.txt"), "--out", str(tmp_path / "o"), "--no-measure"]) == 0
-    found = _read(tmp_path / "o")
-    assert set(found) == FIELDS
-    assert (found["step"], found["steps"], found["state"], found["error"]) == (20, 20, "done", "")
-    assert found["loss"] > 0 and found["tokens"] == 12 * 4 * 24 + 8 * 2 * 32 and found["tokens_per_second"] > 0
+    result = _read(tmp_path / "o")
+    assert set(result) == FIELDS
+    assert (result["step"], result["steps"], result["state"], result["error"]) == (20, 20, "done", "")
+    assert result["loss"] > 0 and result["tokens"] == 12 * 4 * 24 + 8 * 2 * 32 and result["tokens_per_second"] > 0
     assert list(dict.fromkeys(states)) == ["tokenising", "measuring", "training", "done"]
 
 
 def test_a_run_says_why_it_failed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("ab " * 400)
     assert main(["train", "tiny", "--text", str(tmp_path / "a.txt"), "--out", str(tmp_path / "o")]) == 3
-    found = _read(tmp_path / "o")
-    assert found["state"] == "failed"
-    assert "vocabulary" in found["error"]
+    result = _read(tmp_path / "o")
+    assert result["state"] == "failed"
+    assert "vocabulary" in result["error"]

@@ -35,13 +35,13 @@ def text(tmp_path: Path) -> Path:
 def test_a_model_between_two_checkpoints_is_described_as_it_is(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert train(text, out, "--stop-at", "6") == 0
-    found = json.loads((out / "model" / "metrics.json").read_text())
-    assert (found["step"], found["tokens"]) == (6, 6 * A_STEP[0])
+    result = json.loads((out / "model" / "metrics.json").read_text())
+    assert (result["step"], result["tokens"]) == (6, 6 * A_STEP[0])
     weights = open_model(out / "model").weights
     random = losses(weights, repeated_random(weights.config.d_vocab, 24)).mean(0)
-    assert found["rep1"] == pytest.approx(float(random[: len(random) // 2].mean()), abs=1e-5), "of these weights"
+    assert result["rep1"] == pytest.approx(float(random[: len(random) // 2].mean()), abs=1e-5), "of these weights"
     kept = json.loads((out / "metrics.json").read_text())["checkpoints"]
-    assert [c["step"] for c in kept] == [0, 4] and kept[-1]["rep1"] != found["rep1"]
+    assert [c["step"] for c in kept] == [0, 4] and kept[-1]["rep1"] != result["rep1"]
     assert [(p.step, p.checkpoint) for p in points_of(out / "model")] == [(0, 0), (4, 1), (6, None)]
     assert "6 of 20 steps, 576 tokens" in open_model(out / "model").card
     assert train(text, out) == 0
@@ -52,9 +52,9 @@ def test_a_model_between_two_checkpoints_is_described_as_it_is(text: Path, tmp_p
 def test_a_finished_run_that_is_started_again_is_still_finished(text: Path, tmp_path: Path) -> None:
     for _ in range(2):
         assert train(text, tmp_path / "run") == 0
-        found = progress(tmp_path / "run")
-        assert (found["state"], found["step"], found["tokens"]) == ("done", 20, 12 * A_STEP[0] + 8 * A_STEP[1])
-        assert found["seconds"] > 0
+        result = progress(tmp_path / "run")
+        assert (result["state"], result["step"], result["tokens"]) == ("done", 20, 12 * A_STEP[0] + 8 * A_STEP[1])
+        assert result["seconds"] > 0
 
 
 @pytest.mark.parametrize("step", [7, 19])

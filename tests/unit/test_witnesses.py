@@ -47,8 +47,8 @@ def weights() -> slow_trained.Weights:
 
 
 def test_means_and_their_errors() -> None:
-    found = mean_of([1.0, float("nan"), 3.0, 5.0])
-    assert found == (3.0, pytest.approx(2 / math.sqrt(3)), 3) and found.words() == "3.00 ± 1.15"
+    result = mean_of([1.0, float("nan"), 3.0, 5.0])
+    assert result == (3.0, pytest.approx(2 / math.sqrt(3)), 3) and result.words() == "3.00 ± 1.15"
     assert Mean(0.5, float("nan"), 1).words() == "0.50" and mean_of([]).words() == "–"
 
 
@@ -60,7 +60,7 @@ def test_positions_are_counted_where_one_place_decides() -> None:
 
 
 def test_prose_said_twice_by_plain_products(model: Any, weights: slow_trained.Weights) -> None:
-    found, half = said_twice(model, PIECES, (0,)), PIECES.shape[1]
+    result, half = said_twice(model, PIECES, (0,)), PIECES.shape[1]
     ids = np.concatenate([np.zeros((len(PIECES), 1), int), PIECES, PIECES], axis=1)
     right, once, mass, bos, loss = [], [], [], [], []
     run, logits = slow_trained.ran(weights, ids), slow_trained.logits(weights, ids)
@@ -73,21 +73,21 @@ def test_prose_said_twice_by_plain_products(model: Any, weights: slow_trained.We
         mass.append(np.mean([A[:, d, d + 1 - half] for d in at], axis=0))
         bos.append(np.mean([A[:, d, 0] for d in at], axis=0))
     best = int(np.mean(mass, axis=0).argmax())
-    assert found.best == divmod(best, slow_trained.N_HEADS) and found.best is not None and found.best.layer == 1
-    assert found.first.mean == pytest.approx(np.mean(right), abs=1e-9) and found.first.mean > 0.5
-    assert found.once.mean == pytest.approx(np.mean(once), abs=1e-9) and found.once.mean < 0.1
-    assert found.second.mean == pytest.approx(np.mean(loss), abs=1e-4)
-    assert found.mass.mean == pytest.approx(np.mean(mass, axis=0)[best], abs=1e-5)
-    assert found.bos.mean == pytest.approx(np.mean(bos, axis=0)[best], abs=1e-5)
-    assert found.mass.error == pytest.approx(np.std(np.array(mass)[:, best], ddof=1) / math.sqrt(len(PIECES)), abs=1e-5)
+    assert result.best == divmod(best, slow_trained.N_HEADS) and result.best is not None and result.best.layer == 1
+    assert result.first.mean == pytest.approx(np.mean(right), abs=1e-9) and result.first.mean > 0.5
+    assert result.once.mean == pytest.approx(np.mean(once), abs=1e-9) and result.once.mean < 0.1
+    assert result.second.mean == pytest.approx(np.mean(loss), abs=1e-4)
+    assert result.mass.mean == pytest.approx(np.mean(mass, axis=0)[best], abs=1e-5)
+    assert result.bos.mean == pytest.approx(np.mean(bos, axis=0)[best], abs=1e-5)
+    assert result.mass.error == pytest.approx(np.std(np.array(mass)[:, best], ddof=1) / math.sqrt(len(PIECES)), abs=1e-5)
 
 
 def test_random_blocks_by_plain_products(model: Any, weights: slow_trained.Weights) -> None:
-    found, once = random_blocks(model), np.random.default_rng(11).integers(1, 4096, size=(SAMPLES, BLOCK))
+    result, once = random_blocks(model), np.random.default_rng(11).integers(1, 4096, size=(SAMPLES, BLOCK))
     ids = np.concatenate([np.zeros((SAMPLES, 1), int), once, once], axis=1)
     losses = slow_trained.ran(weights, ids).losses
     saved = losses[:, 1:BLOCK].mean() - losses[:, BLOCK + 1 :].mean()  # other blocks: equal to within their spread
-    assert found.saved.mean == pytest.approx(saved, abs=5 * found.saved.error) and found.saved.error < 0.2
+    assert result.saved.mean == pytest.approx(saved, abs=5 * result.saved.error) and result.saved.error < 0.2
 
 
 def test_heads_rest_where_their_patterns_say(model: Any, weights: slow_trained.Weights, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,20 +97,20 @@ def test_heads_rest_where_their_patterns_say(model: Any, weights: slow_trained.W
         ids = np.concatenate([np.zeros((len(PIECES), 1), int), ids], axis=1)
         return np.array([pattern[:, :, 1:, 0].mean((0, 2)) for pattern in slow_trained.ran(weights, ids).patterns])
 
-    found, once, twice = resting(model, PIECES, PIECES, (0,)), on_bos(PIECES), on_bos(np.tile(PIECES, 2))
-    np.testing.assert_allclose(found.bos, once, atol=1e-5)
+    result, once, twice = resting(model, PIECES, PIECES, (0,)), on_bos(PIECES), on_bos(np.tile(PIECES, 2))
+    np.testing.assert_allclose(result.bos, once, atol=1e-5)
     assert once[1, 1] > 0.8 > twice[1, 1], "the induction head rests until something comes again"
-    assert set(found.dead) == {tuple(at) for at in np.argwhere((once >= 0.8) & (twice >= 0.8)).tolist()}
+    assert set(result.dead) == {tuple(at) for at in np.argwhere((once >= 0.8) & (twice >= 0.8)).tolist()}
 
 
 @pytest.mark.parametrize("name", SETS)
 def test_prompt_sets_by_plain_products(model: Any, weights: slow_trained.Weights, name: str) -> None:
-    found, first, other = on_set(model, name), 0, 0
+    result, first, other = on_set(model, name), 0, 0
     for prompt in prompts_of(model, name):
         after = slow_trained.logits(weights, np.array([prompt.tokens]))[0, -1]
         answer, another = prompt.target.tokens
         first, other = first + int(after.argmax() == answer), other + int(after[answer] > after[another])
-    assert (found.first.n, round(found.first.mean * 24), round(found.over_other.mean * 24)) == (24, first, other)
+    assert (result.first.n, round(result.first.mean * 24), round(result.over_other.mean * 24)) == (24, first, other)
 
 
 def test_sources_in_use_are_those_of_the_best_pairs_with_outs() -> None:
@@ -124,13 +124,13 @@ def test_sources_in_use_are_those_of_the_best_pairs_with_outs() -> None:
 
 
 def test_names_are_said_to_the_end_where_each_token_comes_first(model: Any, weights: slow_trained.Weights) -> None:
-    found, expected = names_to_the_end(model), []
+    result, expected = names_to_the_end(model), []
     for prompt, (_, (_, name, _)) in zip(prompts_of(model, NAMES), lines_of(resource_of(f"{NAMES}.tsv")), strict=True):
         spelled = model.tokens(name, bos=False)
         after = slow_trained.logits(weights, np.array([(*prompt.tokens, *spelled)]))[0]
         start = len(prompt.tokens)
         expected.append(all(after[start + k - 1].argmax() == token for k, token in enumerate(spelled) if k))
-    assert (found.n, round(found.mean * found.n)) == (24, sum(expected)), "every name has several tokens in this vocabulary"
+    assert (result.n, round(result.mean * result.n)) == (24, sum(expected)), "every name has several tokens in this vocabulary"
 
 
 def resource_of(name: str) -> str:
@@ -143,8 +143,8 @@ def test_words_are_split_where_their_letters_are_in_several_tokens(model: Any, t
     one, several = ("the", "house"), ("Quillfether", "Zabrinsky")
     for words, n in ((one, 1), (several, 2)):
         assert all((len(model.tokens(f" {word}", bos=False)) >= n) == (n > 1 or word in one) for word in words)
-    found = words_split(model, file)
-    assert (found.n, found.mean) == (7, pytest.approx(2 / 7)), "neither numbers nor what has an apostrophe"
+    result = words_split(model, file)
+    assert (result.n, result.mean) == (7, pytest.approx(2 / 7)), "neither numbers nor what has an apostrophe"
 
 
 def test_the_passages_fit_and_are_new(model: Any) -> None:
@@ -162,12 +162,12 @@ def test_a_model_without_bos_is_measured_from_its_first_token(tmp_path: Path, fr
     model = lab.open(str(directory(tmp_path / "m", c)), use=Engine(ModelStore()))
     text = passages(model, 2)
     assert text.front == ((0,) if front else ())
-    found = said_twice(model, text.pieces, text.front)
+    result = said_twice(model, text.pieces, text.front)
     ids = (*text.front, *text.pieces[0].tolist() * 2)
     at = counted_positions(ids, len(text.front))
     A = model.compute("attention", tokens=ids).result.values
     one = said_twice(model, text.pieces[:1], text.front)
-    assert found.best is not None and one.mass.mean == pytest.approx(max(a[at, at - 59].mean() for a in A))
+    assert result.best is not None and one.mass.mean == pytest.approx(max(a[at, at - 59].mean() for a in A))
 
 
 def small_folder(path: Path, of: str = "attn-only-1l") -> Path:

@@ -99,13 +99,13 @@ def writes_along_one(c: Any, t: Tensors, rng: np.random.Generator) -> Tensors | 
 
 def _reads(c: Any, t: Tensors) -> list[tuple[str, str, str]]:
     """(weight, its bias, the norm that it reads) of all that read a norm before a sublayer or the last one."""
-    found = list[tuple[str, str, str]]()
+    result = list[tuple[str, str, str]]()
     for i in range(c.n_layers):
         attention = [] if c.positions == "shortformer" else [("W_Q", "b_Q"), ("W_K", "b_K")]
-        found += [(f"layers.{i}.{W}", f"layers.{i}.{b}", f"layers.{i}.attn_norm") for W, b in [*attention, ("W_V", "b_V")]]
+        result += [(f"layers.{i}.{W}", f"layers.{i}.{b}", f"layers.{i}.attn_norm") for W, b in [*attention, ("W_V", "b_V")]]
         for W, b in (("W_in", "b_in"), ("W_gate", "b_gate")):
-            found.append((f"layers.{i}.mlp.{W}", f"layers.{i}.mlp.{b}", f"layers.{i}.mlp_norm"))
-    return [*found, ("unembed.W_U", "unembed.b_U", "unembed.norm")]
+            result.append((f"layers.{i}.mlp.{W}", f"layers.{i}.mlp.{b}", f"layers.{i}.mlp_norm"))
+    return [*result, ("unembed.W_U", "unembed.b_U", "unembed.norm")]
 
 
 def reads_along_one(c: Any, t: Tensors, rng: np.random.Generator) -> Tensors | None:

@@ -34,13 +34,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Benches:
 
 def _broken(bench: Benches, name: str, of_models: tuple[str, ...], lengths: tuple[int, ...]) -> dict[str, list[str]]:
     """By law, how an analysis breaks it."""
-    found = defaultdict[str, list[str]](list)
+    result = defaultdict[str, list[str]](list)
     for model in of_models:
         for tokens in (models.prompt(bench(model).config, n) for n in lengths):
             for way in bench(model).ways(name, tokens):
                 for law, how in walk.broken(bench(model), way, tokens)[1]:
-                    found[law].append(f"{model}, {len(tokens)} tokens: {way}: {how}")
-    return dict(found)
+                    result[law].append(f"{model}, {len(tokens)} tokens: {way}: {how}")
+    return dict(result)
 
 
 def _allowed(name: str) -> set[str]:
@@ -49,28 +49,28 @@ def _allowed(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", asked.names())
 def test_every_analysis_on_every_feature(bench: Benches, name: str) -> None:
-    found = _broken(bench, name, models.sample(), (models.LENGTHS[-1],))
-    assert not {law: how for law, how in found.items() if law not in _allowed(name)}
-    assert not (gone := _allowed(name) - set(found)), f"{name} keeps these laws now, so known.BROKEN loses them: {gone}"
+    result = _broken(bench, name, models.sample(), (models.LENGTHS[-1],))
+    assert not {law: how for law, how in result.items() if law not in _allowed(name)}
+    assert not (gone := _allowed(name) - set(result)), f"{name} keeps these laws now, so known.BROKEN loses them: {gone}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [*models.MODELS, *map(str, range(24))])
 def test_every_analysis_on_every_model_and_length(bench: Benches, model: str) -> None:
     for name in asked.names():
-        found = _broken(bench, name, (model,), models.LENGTHS)
-        assert not {law: how for law, how in found.items() if law not in _allowed(name)}, name
+        result = _broken(bench, name, (model,), models.LENGTHS)
+        assert not {law: how for law, how in result.items() if law not in _allowed(name)}, name
 
 
 def _moved(bench: Benches, folder: Path, change: str, of_models: tuple[str, ...]) -> dict[str, list[str]]:
     """By analysis, what moves under a change of the weights that no logit notices."""
-    found = defaultdict[str, list[str]](list)
+    result = defaultdict[str, list[str]](list)
     for number, model in enumerate(of_models):
         one = bench(model, mapped=True)
         tokens = models.prompt(one.config, models.LENGTHS[-1])
         for name, fields in walk.moved(folder / str(number), one, change, asked.names(), tokens):
-            found[name].append(f"{model}: {fields}")
-    return dict(found)
+            result[name].append(f"{model}: {fields}")
+    return dict(result)
 
 
 SAMPLED = ("gpt2", "llama", "shortformer layernorm", "no positions", "no layer normed")
@@ -78,10 +78,10 @@ SAMPLED = ("gpt2", "llama", "shortformer layernorm", "no positions", "no layer n
 
 @pytest.mark.parametrize("change", invariances.INVARIANCES)
 def test_what_no_logit_notices_moves_no_answer(bench: Benches, tmp_path: Path, change: str) -> None:
-    found = _moved(bench, tmp_path, change, SAMPLED)
+    result = _moved(bench, tmp_path, change, SAMPLED)
     allowed = {name for law, name in known.BROKEN if law == change}
-    assert not {name: how for name, how in found.items() if name not in allowed}
-    assert not (gone := allowed - set(found)), f"these no longer move, so known.BROKEN loses them: {gone}"
+    assert not {name: how for name, how in result.items() if name not in allowed}
+    assert not (gone := allowed - set(result)), f"these no longer move, so known.BROKEN loses them: {gone}"
 
 
 def test_every_change_has_a_place_in_the_sample() -> None:

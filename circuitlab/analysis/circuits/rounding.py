@@ -43,8 +43,8 @@ def rounding_of(inputs: Inputs, layers: Iterable[int], computed: float = 0.0) ->
     name = lambda dtype: str(dtype).removeprefix("torch.")
     stored = {stored_dtype(inputs.weights, layer) for layer in layers}
     working = working_dtype(inputs)
-    found = [Rounding(SHARES[dtype], f"weights known to {name(dtype)}") for dtype in stored]
-    return max([*found, Rounding(max(SHARES[working], computed), f"computed in {name(working)}")], key=lambda one: one.share)
+    result = [Rounding(SHARES[dtype], f"weights known to {name(dtype)}") for dtype in stored]
+    return max([*result, Rounding(max(SHARES[working], computed), f"computed in {name(working)}")], key=lambda one: one.share)
 
 
 def of_squares(dtype: torch.dtype) -> float:

@@ -65,8 +65,8 @@ class CellView(FigureView):
     def legends(self) -> list[Legend]:
         """Those that have something in them."""
         widgets = (widget for row in self._rows() for widget in row)
-        found = (getattr(widget, "legend", None) for widget in widgets)
-        return [legend for legend in found if isinstance(legend, Legend) and legend.key[0]]
+        result = (getattr(widget, "legend", None) for widget in widgets)
+        return [legend for legend in result if isinstance(legend, Legend) and legend.key[0]]
 
     def maps(self) -> list[HeatmapMark]:
         """Its maps that have a colour bar."""

@@ -243,7 +243,7 @@ def _titles(title: str, ref_title: str, label: str) -> tuple[str, str]:
     whole = title, ref_title
     title, ref_title = (RANGE.sub(rf"\1{TO}", side) for side in whole)
     words = list(zip_longest(title.split(" "), ref_title.split(" "), fillvalue=""))
-    units = zip_longest(*([found[0] for found in WITH_MORE.finditer(side)] for side in (title, ref_title)), fillvalue="")
+    units = zip_longest(*([result[0] for result in WITH_MORE.finditer(side)] for side in (title, ref_title)), fillvalue="")
     merged = [_merged(a, b, label) for a, b in units]
     if all(merged) and sum(a != b for a, b in words) <= MOST_NUMBERS:
         return " ".join(merged).replace(TO, " to "), ""

@@ -43,13 +43,13 @@ class PluginDock(PanelDock):
             threading.Thread(target=self._import, name=f"import of {self.addition.plugin}", daemon=True).start()
 
     def _import(self) -> None:
-        found: object
+        result: object
         try:
-            found = find_panel(self.addition.name)
+            result = find_panel(self.addition.name)
         except CircuitLabError as error:
-            found = error
+            result = error
         with suppress(RuntimeError):  # the window has been closed meanwhile
-            self.imported.emit(found)
+            self.imported.emit(result)
 
     @Slot(object)
     def _imported(self, found: object) -> None:

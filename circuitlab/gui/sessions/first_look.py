@@ -19,12 +19,12 @@ LEAST = 0.4  # a head of a lower prefix-matching score is not said to look for r
 def repeat_in(tokens: tuple[int, ...]) -> int | None:
     """The last position whose token has come before, None where none has."""
     earlier: set[int] = set()
-    found = None
+    result = None
     for position, token in enumerate(tokens):
         if token in earlier:
-            found = position
+            result = position
         earlier.add(token)
-    return found
+    return result
 
 
 def best_head(result: HeadScoresResult) -> Head | None:

@@ -128,11 +128,11 @@ class HubDialog(Dialog):
         def work(job: Job) -> object:
             from circuitlab.model.sources.hub_download import plan, revisions
 
-            found = revisions(name.repo, job.cancelled.is_set)
+            result = revisions(name.repo, job.cancelled.is_set)
             try:
-                return found, plan(name, job.cancelled.is_set)
+                return result, plan(name, job.cancelled.is_set)
             except SeveralModels as several:
-                return found, several
+                return result, several
 
         self.status.setText(f"Asking the hub about {name}…")
         self.runner.do(self._lookup_slot, f"look up {name}", work, "net")

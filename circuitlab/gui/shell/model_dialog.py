@@ -139,10 +139,10 @@ class ModelDialog(FetchDialog):
     def _chosen(self, *_: object) -> None:
         entry = self.entry
         self.about.setText("" if entry is None else f"{entry.title}. {entry.about}\n\nShows: {entry.shows}")
-        found = None if entry is None else here(entry)
+        result = None if entry is None else here(entry)
         self._fill(self.weights, [] if entry is None else [(_first_upper(one.weights), one) for one in entry.sources])
-        if found is not None and entry is not None:
-            self.weights.setCurrentIndex(entry.sources.index(found[0]))
+        if result is not None and entry is not None:
+            self.weights.setCurrentIndex(entry.sources.index(result[0]))
         self._source_chosen()
 
     @Slot()
@@ -237,9 +237,9 @@ class ModelDialog(FetchDialog):
 
 def _here(entry: Entry) -> str:
     """What of a model is on this machine, for the list."""
-    found = here(entry)
+    result = here(entry)
     steps = sum(here(entry, step) is not None for step in entry.checkpoints)
-    final = "" if found is None else "yes" if len(entry.sources) == 1 else f"yes: {found[0].kind}"
+    final = "" if result is None else "yes" if len(entry.sources) == 1 else f"yes: {result[0].kind}"
     along = f"{steps} of {number_of(len(entry.checkpoints), 'step')}" if steps else ""
     return ", ".join(filter(None, (final, along))) or "no"
 

@@ -102,8 +102,8 @@ def check(job: SweepJob, ctx: Ctx) -> CheckedSweep:
     engine = Engine(ModelStore(), memory, job.device)  # not the window's, which has models open that are looked at
     plan = plan_of(spec_of(tomllib.loads(job.text()), out, job.text()), engine)
     _need_same_tokens(job, plan)
-    found = forecast(plan, engine, finished(out, retry=False), ctx)
-    return CheckedSweep(job, tuple(found.lines(job.workers, memory)), (out / PLAN).exists())
+    result = forecast(plan, engine, finished(out, retry=False), ctx)
+    return CheckedSweep(job, tuple(result.lines(job.workers, memory)), (out / PLAN).exists())
 
 
 def _need_same_tokens(job: SweepJob, plan: Plan) -> None:

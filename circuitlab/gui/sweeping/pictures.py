@@ -111,6 +111,6 @@ def _most_changed(mean: np.ndarray) -> list[int]:
 
 def _hues(names: tuple[str, ...]) -> tuple[int, ...]:
     """Those of the heads where every line is one, plain colours otherwise."""
-    found = [_HEAD.search(name) for name in names]
-    heads = [Head(int(one[1]), int(one[2])) for one in found if one is not None]
+    result = [_HEAD.search(name) for name in names]
+    heads = [Head(int(one[1]), int(one[2])) for one in result if one is not None]
     return tuple(map(head_hue, heads)) if len(heads) == len(set(heads)) == len(names) else ()

@@ -43,8 +43,8 @@ class FileWatch(QObject):
 
     def change(self, ref: ModelRef) -> FileChange | None:
         """What has become of the files of a model since it was opened (`OpenModel.file_change`), as far as it is known."""
-        found = self._found.get(ref)
-        return found[1] if found is not None and found[0]() is self._store.peek(ref) is not None else None
+        result = self._found.get(ref)
+        return result[1] if result is not None and result[0]() is self._store.peek(ref) is not None else None
 
     def look(self, refs: Iterable[ModelRef], seconds: float = 0) -> None:
         """Look at the files of these models; what is found within `seconds` is known when this returns, else later."""
@@ -53,20 +53,20 @@ class FileWatch(QObject):
         models = [model for ref in refs if (model := self._store.peek(ref)) is not None and not model.absent]
         if not any(model.opened.files for model in models):
             return
-        found: list[Found] = []
+        result: list[Found] = []
 
         def work() -> None:
-            found.append(tuple((model, model.file_change) for model in models))
+            result.append(tuple((model, model.file_change) for model in models))
             with suppress(RuntimeError):  # whoever asked is gone
-                self._seen.emit(found[0])
+                self._seen.emit(result[0])
 
         self._looking = threading.Thread(target=work, name=LOOKING, daemon=True)
         self._looking.start()
         if seconds:
             self._looking.join(seconds)
             self._given_up = self._looking if self._looking.is_alive() else None
-            if found:
-                self._take(found[0])
+            if result:
+                self._take(result[0])
 
     def _still_looking(self, seconds: float) -> bool:
         """Whether the look before this one has not ended, nor does within `seconds`; one that did not is waited for no more."""

@@ -168,10 +168,10 @@ class Entry:
 def catalogue() -> Mapping[str, Entry]:
     """The entries by name, the smallest download first. Raises `BadModel` for a damaged one."""
     try:
-        found = [(path, stamp_of(path.stat())) for path in sorted(resource(FOLDER).glob("*.toml"))]
+        result = [(path, stamp_of(path.stat())) for path in sorted(resource(FOLDER).glob("*.toml"))]
     except OSError:
         return {}
-    entries = [_read(path, stamp) for path, stamp in found]
+    entries = [_read(path, stamp) for path, stamp in result]
     return {entry.name: entry for entry in sorted(entries, key=lambda entry: (entry.sources[0].download, entry.name))}
 
 

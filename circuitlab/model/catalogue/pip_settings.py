@@ -77,15 +77,15 @@ def settings_of(listing: str) -> PipSettings:
 
 def _values(listing: str) -> Mapping[str, str]:
     """Each setting, as the section that counts most says it."""
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    result: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         if (match := _LINE.fullmatch(line.strip())) is not None:
             try:
                 value = ast.literal_eval(match[3])
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
-            found[match[1]][match[2]] = str(value)
-    return {key: value for section in _SECTIONS for key, value in found[section].items()}
+            result[match[1]][match[2]] = str(value)
+    return {key: value for section in _SECTIONS for key, value in result[section].items()}
 
 
 def _is_on(text: str) -> bool:

@@ -62,9 +62,9 @@ def name_of(ref: ModelRef) -> str:
     place = Path(ref.origin.where)
     folders = (place.parent, place)  # of what is opened by its file, and as a whole
     for folder in folders:
-        found = _entry(folder.parent.name)
-        if found is not None and isinstance(package := found.sources[0], Package) and place == _place(package):
-            return found.name
+        result = _entry(folder.parent.name)
+        if result is not None and isinstance(package := result.sources[0], Package) and place == _place(package):
+            return result.name
     return ""
 
 
@@ -72,8 +72,8 @@ def at_its_place(name: str) -> ModelRef | None:
     """The reference of a model of the catalogue where its first source puts it, whether or not it is there; None where the
     catalogue has no such package.
     """
-    found = _entry(name)
-    return ModelRef.of(File(str(_place(found.sources[0])))) if found and isinstance(found.sources[0], Package) else None
+    result = _entry(name)
+    return ModelRef.of(File(str(_place(result.sources[0])))) if result and isinstance(result.sources[0], Package) else None
 
 
 def _place(package: Package) -> Path:
@@ -83,10 +83,10 @@ def _place(package: Package) -> Path:
 def _entry(name: str) -> Entry | None:
     """An entry by its name alone; None where there is none that can be read."""
     try:
-        found = None if "@" in name else entry_of(name)
+        result = None if "@" in name else entry_of(name)
     except BadModel:
         return None
-    return None if found is None else found[0]
+    return None if result is None else result[0]
 
 
 def named_in_catalogue(text: str) -> ModelRef | None:
@@ -94,10 +94,10 @@ def named_in_catalogue(text: str) -> ModelRef | None:
 
     Raises `NotFetched` where it is not on this machine; `BadModel` where the catalogue is damaged; `UsageError`.
     """
-    found = entry_of(text)
-    if found is None:
+    result = entry_of(text)
+    if result is None:
         return None
-    entry, revision = found
+    entry, revision = result
     if (brought := here(entry, revision)) is not None:
         return brought[1]
     raise NotFetched(

@@ -144,8 +144,8 @@ def _the_same(path: Path, beside: Mapping[str, bytes], parts: LaidOut, tick: Tic
     """The bytes of the weights, where the model at `path` is byte for byte the one that would be written. Raises `UsageError`."""
     try:
         for name in _BESIDE:
-            found = read_at_most(path / name, len(beside.get(name, b""))) if (path / name).exists() else None
-            if found != beside.get(name):
+            result = read_at_most(path / name, len(beside.get(name, b""))) if (path / name).exists() else None
+            if result != beside.get(name):
                 raise _Differs
         with opened_regular(path / _WEIGHTS) as file:
             nbytes = _write(_Compared(file), parts, tick)

@@ -60,11 +60,11 @@ def is_id(value: object) -> bool:
 
 def _special(folder: Path, settings: Mapping[str, object]) -> tuple[str, ...]:
     """The spellings of the tokens that the files name as special ones."""
-    found: dict[str, None] = {}
+    result: dict[str, None] = {}
     for data in (settings, optional(folder / "special_tokens_map.json")):
         listed = data.get("additional_special_tokens")
         for token in (*(data.get(name) for name in SPECIAL_NAMES), *(listed if isinstance(listed, list) else ())):
             text = token.get("content") if isinstance(token, Mapping) else token
             if isinstance(text, str) and text:
-                found[text] = None
-    return tuple(found)
+                result[text] = None
+    return tuple(result)

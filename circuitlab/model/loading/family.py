@@ -73,17 +73,17 @@ class Family:
 
 def families() -> tuple[Family, ...]:
     """Every family of this package, and of plug-ins, which this imports; one that fails is left out (`plugins.failures`)."""
-    found = [family for module in _modules() if (family := _family_in(module)) is not None]
+    result = [family for module in _modules() if (family := _family_in(module)) is not None]
     for addition in declared("families"):
         with suppress(PluginError):
-            found.append(_plugged(addition))
-    return tuple(sorted(found, key=lambda family: family.last - family.first))
+            result.append(_plugged(addition))
+    return tuple(sorted(result, key=lambda family: family.last - family.first))
 
 
 def _plugged(addition: Addition) -> Family:
     """The family of a plug-in. Raises `PluginError`."""
-    found, plugin = load(addition), addition.plugin
-    family = found if isinstance(found, Family) else getattr(found, "FAMILY", None)
+    result, plugin = load(addition), addition.plugin
+    family = result if isinstance(result, Family) else getattr(result, "FAMILY", None)
     if not isinstance(family, Family):
         what = f"The plug-in {plugin} has no family {addition.name}, which it declares."
         raise PluginError(what, got=f"{addition.module} without FAMILY = Family(…)", plugin=str(plugin))

@@ -55,16 +55,16 @@ def from_one_file(folder: Path) -> Tokenizer | None:
 
 def unread(folder: Path) -> tuple[str, ...]:
     """A note on the file of a kind that is not read, if the folder has one."""
-    found = next(((name, why) for name, why in _OTHERS.items() if (folder / name).is_file()), None)
+    result = next(((name, why) for name, why in _OTHERS.items() if (folder / name).is_file()), None)
     if (name := _name(folder)) is not None:
         try:
             _described(folder / name, {})
         except NotRead as reason:
-            found = (name, str(reason))
-    if found is None:
+            result = (name, str(reason))
+    if result is None:
         return ()
     return (
-        f"no tokenizer: {found[0]} is not read ({found[1]}). Prompts can be typed as ids; for text put a tokenizer.json of the "
+        f"no tokenizer: {result[0]} is not read ({result[1]}). Prompts can be typed as ids; for text put a tokenizer.json of the "
         "same model beside the weights",
     )
 

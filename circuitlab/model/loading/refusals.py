@@ -178,15 +178,15 @@ def refuse_original(path: Path) -> None:
     Where files in Hugging Face's form lie beside them, those are read and this is no error.
     """
     folder = path if path.is_dir() else path.parent
-    found = [path.name] if folder != path else sorted(f.name for f in folder.glob("consolidated*"))
-    if not (found and found[0].startswith("consolidated") and (folder / "params.json").is_file()):
+    result = [path.name] if folder != path else sorted(f.name for f in folder.glob("consolidated*"))
+    if not (result and result[0].startswith("consolidated") and (folder / "params.json").is_file()):
         return
     if folder == path and any((folder / name).exists() for name in _HUGGING_FACE):
         return
     raise BadModel(
         "This is a Llama or Mistral as its makers give it away, not in Hugging Face's form.",
         expected="config.json and model.safetensors (or its shards)",
-        got=f"params.json and {found[0][:60]} in {shown(folder)}",
+        got=f"params.json and {result[0][:60]} in {shown(folder)}",
         remedy="Open the Hugging Face folder of the same model, or convert it: transformers has convert_llama_weights_to_hf.py "
         "and convert_mistral_weights_to_hf.py.",
     )

@@ -103,8 +103,8 @@ def snapshot(name: HubName) -> Path | None:
     whole = any((folder / f).is_file() for f in SINGLE) or any(_is_complete(folder / f) for f in INDEXES) or _has_final(folder)
     if whole and not name.form and (folder / "config.json").is_file():
         return folder
-    found = matching(_gguf_in(folder), name.form)
-    return folder / found[0].name if len(found) == 1 else None
+    result = matching(_gguf_in(folder), name.form)
+    return folder / result[0].name if len(result) == 1 else None
 
 
 def _has_final(folder: Path) -> bool:
@@ -119,8 +119,8 @@ def tokenizer_folder(name: HubName) -> Path | None:
     folder = _revision_folder(name)
     if folder is None:
         return None
-    found = {one for one in TOKENIZERS if (folder / one).is_file()}
-    return folder if found & {"tokenizer.json", "tokenizer.model"} or found >= {"vocab.json", "merges.txt"} else None
+    result = {one for one in TOKENIZERS if (folder / one).is_file()}
+    return folder if result & {"tokenizer.json", "tokenizer.model"} or result >= {"vocab.json", "merges.txt"} else None
 
 
 def told_apart(name: HubName) -> HubName:
@@ -179,8 +179,8 @@ def in_cache(name: HubName) -> Path:
     """`snapshot`, or raise `BadModel` with how to download it, `SeveralModels` where the cache has several of that name."""
     folder = snapshot(name)
     if folder is None:
-        if len(found := matching(cached_models(name), name.form)) > 1:
-            one_of(found, name.form, str(replace(name, form="")))
+        if len(result := matching(cached_models(name), name.form)) > 1:
+            one_of(result, name.form, str(replace(name, form="")))
         raise BadModel(
             f"{name} has not been downloaded.",
             expected=f"a complete snapshot of {name.revision} in {cache_folder()}",

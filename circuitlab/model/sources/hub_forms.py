@@ -38,8 +38,8 @@ class GgufModel:
     @property
     def quantisation(self) -> str:
         """The quantisation that its name says, "" where it says none."""
-        found = _IN_NAME.findall(PurePosixPath(self.name).name)
-        return found[-1].upper() if found else ""
+        result = _IN_NAME.findall(PurePosixPath(self.name).name)
+        return result[-1].upper() if result else ""
 
 
 def is_form(text: str) -> bool:
@@ -65,18 +65,18 @@ def matching(models: Collection[GgufModel], form: str) -> tuple[GgufModel, ...]:
     if not form:
         return models
     word = re.compile(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9_])", re.IGNORECASE)
-    found = tuple(one for one in models if word.search(PurePosixPath(one.name).name))
-    exact = tuple(one for one in found if one.quantisation == form.upper())  # rather than UD-Q4_K_M where both are there
-    return exact or found
+    result = tuple(one for one in models if word.search(PurePosixPath(one.name).name))
+    exact = tuple(one for one in result if one.quantisation == form.upper())  # rather than UD-Q4_K_M where both are there
+    return exact or result
 
 
 def one_of(models: Collection[GgufModel], form: str, repo: str) -> GgufModel:
     """The model that a form names in a repository. Raises `BadModel` where none does, `SeveralModels` where several do."""
-    found = matching(models, form)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise several(found, repo)
+    result = matching(models, form)
+    if len(result) == 1:
+        return result[0]
+    if result:
+        raise several(result, repo)
     raise BadModel(
         f"The repository {repo} has no model {printable(form)}.",
         expected=", ".join(labels(matching(models, ""))[:_MOST]) or "a GGUF file",

@@ -50,8 +50,8 @@ class Merging:
         def pair(left: int, right: int) -> None:
             if left >= 0 and right < n and not whole[left] and not whole[right]:
                 joined = parts[left] + parts[right]
-                if (found := self._found.get(joined)) is not None:
-                    heappush(waiting, (found[1], left, right, len(joined)))
+                if (result := self._found.get(joined)) is not None:
+                    heappush(waiting, (result[1], left, right, len(joined)))
 
         at = 0
         while at < n:

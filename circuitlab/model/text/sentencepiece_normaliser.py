@@ -127,8 +127,8 @@ class Normaliser:
     def _replaced(self, text: str) -> Iterator[tuple[int, int, str]]:
         """(start, end, replacement) of what is replaced or kept as a symbol, and the end of the text."""
         at = 0
-        while self._start is not None and (found := self._start.search(text, at)) is not None:
-            start, n, new = found.start(), 0, ""
+        while self._start is not None and (result := self._start.search(text, at)) is not None:
+            start, n, new = result.start(), 0, ""
             if self._table is not None and start > at and text[start - 1] in self._letters:
                 n, new = self._table.at(text, start - 1)
                 start -= n > 0
@@ -195,14 +195,14 @@ class _Table:
 
     def at(self, text: str, start: int) -> tuple[int, str]:
         """The length of the longest key at a place, 0 without one, and its replacement."""
-        node, found = 0, (0, "")
+        node, result = 0, (0, "")
         for n, character in enumerate(text[start : start + _LONGEST_KEY], 1):
             node, new = self._step(node, character)
             if node < 0:
                 break
             if new is not None:
-                found = n, new
-        return found
+                result = n, new
+        return result
 
     def beginnings(self) -> tuple[set[str], set[str], set[str]]:
         """Characters at which a key may begin; letters of ASCII, at which one may begin in front of the third."""

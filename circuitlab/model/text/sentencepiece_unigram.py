@@ -52,12 +52,12 @@ class Unigram:
                 self._found[text] = i, score if kind == NORMAL else _rounded(0.1 * (len(text.encode()) - 1))
                 if len(text) > 1:
                     lengths.setdefault(text[:2], set()).add(len(text))
-        self._lengths = {begins: tuple(sorted(found)) for begins, found in lengths.items()}
+        self._lengths = {begins: tuple(sorted(result)) for begins, result in lengths.items()}
         self.most_looks = 1 + max(map(len, lengths.values()), default=0)  # pieces that are looked for at one character
 
     def __call__(self, text: str) -> list[int]:
         """The ids of a normalised text; unknown characters side by side are one id, where they are not bytes."""
-        n, found, lengths = len(text), self._found, self._lengths
+        n, result, lengths = len(text), self._found, self._lengths
         scores, starts, ids = array("f", bytes(4 * (n + 2))), [-1] * (n + 1), [0] * (n + 1)
         new = n + 1  # where a sum is rounded
         unknown, last = (self._spelled.unknown, self._unknown_score), 0  # last: the furthest end of a piece
@@ -70,7 +70,7 @@ class Unigram:
                 here = 0.0
             end = start + 1
             last = max(last, end)
-            piece, score = found.get(text[start], unknown)
+            piece, score = result.get(text[start], unknown)
             scores[new] = score + here
             if starts[end] < 0 or scores[new] > scores[end]:
                 scores[end], starts[end], ids[end] = scores[new], start, piece
@@ -78,7 +78,7 @@ class Unigram:
                 end = start + length
                 if end > n:
                     break
-                if (one := found.get(text[start:end])) is not None:
+                if (one := result.get(text[start:end])) is not None:
                     last = max(last, end)
                     scores[new] = one[1] + here
                     if starts[end] < 0 or scores[new] > scores[end]:

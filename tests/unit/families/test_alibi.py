@@ -111,8 +111,8 @@ def test_a_prefix_and_a_batch_see_the_same_distances(tmp_path: Path, name: str) 
     whole = forward(weights, ids)
     after = forward(weights, ids, prefix=forward(weights, (*ids[:11], 0, 0)))
     assert after.reused == 11
-    for found in (after.logits(), logits(weights, torch.tensor([ids, ids[::-1]]))[0]):
-        torch.testing.assert_close(found, whole.logits(), atol=1e-5, rtol=1e-5)
+    for result in (after.logits(), logits(weights, torch.tensor([ids, ids[::-1]]))[0]):
+        torch.testing.assert_close(result, whole.logits(), atol=1e-5, rtol=1e-5)
     rows = after.get("pattern", 1, (2,), slice(12, 15))
     torch.testing.assert_close(rows, whole.get("pattern", 1)[2:3, 12:15], atol=1e-6, rtol=1e-5)
 

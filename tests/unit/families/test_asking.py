@@ -36,8 +36,8 @@ def test_a_folder_of_ours_imports_one_family(tmp_path: Path, imported: list[str]
 
 @pytest.mark.parametrize("kind", SPELT)
 def test_a_family_is_found_by_its_name(tmp_path: Path, imported: list[str], kind: str) -> None:
-    found = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
-    claiming = next(f for f in family.candidates(found) if f.claims(found))
+    result = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
+    claiming = next(f for f in family.candidates(result) if f.claims(result))
     assert claiming.name == SPELT[kind]
     assert imported[-1] == SPELT[kind]
     assert len(imported) <= 2  # and perhaps one that it is named after
@@ -54,8 +54,8 @@ def test_the_order_changes_nothing(tmp_path: Path) -> None:
         "new",
     ]
     for kind in kinds:
-        found = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
-        first, every = (next((f for f in order if f.claims(found)), None) for order in (family.candidates(found), families()))
+        result = Checkpoint(tmp_path, tmp_path, {"model_type": kind}, tensors=ResidentTensors({}))
+        first, every = (next((f for f in order if f.claims(result)), None) for order in (family.candidates(result), families()))
         assert first is every, kind
 
 

@@ -79,9 +79,9 @@ def tekken(**changes: Any) -> dict[str, Any]:
 def opened(folder: Path, **changes: Any) -> Tokenizer:
     """The tokenizer of a folder with a `tekken.json`."""
     (folder / "tekken.json").write_text(json.dumps(tekken(**changes)))
-    found = find_tokenizer(folder)
-    assert found is not None
-    return found
+    result = find_tokenizer(folder)
+    assert result is not None
+    return result
 
 
 def texts() -> list[str]:

@@ -47,9 +47,9 @@ def _opened(folder: Path, said: dict[str, Any]) -> Tokenizer:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    found = vocabulary(read_header(WholeFile(folder / "v.gguf")))
-    assert found is not None
-    return found
+    result = vocabulary(read_header(WholeFile(folder / "v.gguf")))
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("name", ["as it is trained if nothing is said", "symbols", "control symbols"])

@@ -283,8 +283,8 @@ def test_square_weights_among_transposed_ones_are_asked_about(tmp_path: Path) ->
 
 def test_one_head_as_wide_as_the_stream_is_an_assumption(tmp_path: Path) -> None:
     torch.save(_toy(torch.Generator().manual_seed(5), 6, 1, 6, 7, 16), tmp_path / "model.pt")
-    found = {a.name: a.value for a in open_model(tmp_path / "model.pt").assumptions}
-    assert found["axes"] == "today's"
+    result = {a.name: a.value for a in open_model(tmp_path / "model.pt").assumptions}
+    assert result["axes"] == "today's"
 
 
 def test_flat_heads_must_be_counted(tmp_path: Path) -> None:
@@ -295,9 +295,9 @@ def test_flat_heads_must_be_counted(tmp_path: Path) -> None:
     torch.save(tensors, tmp_path / "today.pt")
     with pytest.raises(BadModel, match="do not say what n_heads is"):
         open_model(tmp_path / "flat.pt")
-    found = open_model(tmp_path / "flat.pt", assume={"n_heads": "3"})
+    result = open_model(tmp_path / "flat.pt", assume={"n_heads": "3"})
     today = open_model(tmp_path / "today.pt")
-    assert torch.allclose(forward(today.weights, IDS).logits(), forward(found.weights, IDS).logits(), atol=1e-5)
+    assert torch.allclose(forward(today.weights, IDS).logits(), forward(result.weights, IDS).logits(), atol=1e-5)
 
 
 # -- what is assumed belongs to the model ------------------------------------------------------------------------------------

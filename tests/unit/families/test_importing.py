@@ -124,8 +124,8 @@ def test_shapes_that_do_not_fit_are_said_with_both(foreign: Path, tmp_path: Path
     from circuitlab.model.importing.by_map import read_map
     from circuitlab.model.loading.checkpoint import tensors_at
 
-    found, _ = survey(read_map(tmp_path / "map.toml"), tensors_at(foreign).needed())
-    assert found.problems[0] == "embed.W_E from net.tok (24, 260): becomes (260, 24), not (261, 24)"
+    result, _ = survey(read_map(tmp_path / "map.toml"), tensors_at(foreign).needed())
+    assert result.problems[0] == "embed.W_E from net.tok (24, 260): becomes (260, 24), not (261, 24)"
 
 
 CONFIG = {"n_layers": 1, "n_heads": 2, "d_model": 6, "d_head": 3, "d_vocab": 7, "n_ctx": 5, "positions": "none"}
@@ -162,8 +162,8 @@ def test_permuted_and_halved_tensors(tmp_path: Path) -> None:
     names = {"e": draw(7, 6), "u": draw(6, 7), "qkvo": draw(3, 2, 6), "v": draw(2, 6, 6)}
     lines = {"embed.W_E": "e", "unembed.W_U": "u", "W_Q": {"from": "qkvo", "permute": [1, 2, 0]}}
     lines |= {"W_K": {"from": "v", "half": 0}, "W_V": {"from": "v", "half": 1}, "W_O": {"from": "qkvo", "permute": [1, 0, 2]}}
-    found, parts = survey(map_of({"config": CONFIG, "tensors": lines}), ResidentTensors(names))
-    assert found.problems == () and found.unused == ()
+    result, parts = survey(map_of({"config": CONFIG, "tensors": lines}), ResidentTensors(names))
+    assert result.problems == () and result.unused == ()
     layer = parts.layer(0)
     assert torch.equal(layer["W_Q"], names["qkvo"].permute(1, 2, 0)) and torch.equal(layer["W_V"], names["v"][..., 3:])
 

@@ -24,10 +24,10 @@ _LONG = ("layer_types", "attention_layers", "no_rope_layers", "no_rope_layer", "
 
 def _config(kind: str) -> dict[str, Any]:
     transformers = pytest.importorskip("transformers")
-    found = json.loads(transformers.AutoConfig.for_model(kind).to_json_string(use_diff=False))
-    found = {k: 1 if k in ("num_hidden_layers", "n_layer", "num_layers", "n_layers") else v for k, v in found.items()}
-    found |= {"attention_types": [[["global"], 1]]} if kind == "gpt_neo" else {}
-    return {k: v for k, v in found.items() if k not in _LONG}
+    result = json.loads(transformers.AutoConfig.for_model(kind).to_json_string(use_diff=False))
+    result = {k: 1 if k in ("num_hidden_layers", "n_layer", "num_layers", "n_layers") else v for k, v in result.items()}
+    result |= {"attention_types": [[["global"], 1]]} if kind == "gpt_neo" else {}
+    return {k: v for k, v in result.items() if k not in _LONG}
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -44,9 +44,9 @@ def published() -> Path:
 def ours(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     folder = tmp_path_factory.mktemp("llama3")
     shutil.copy(published, folder / "tokenizer.model")
-    found = find_tokenizer(folder)
-    assert found is not None
-    return found
+    result = find_tokenizer(folder)
+    assert result is not None
+    return result
 
 
 @pytest.mark.slow

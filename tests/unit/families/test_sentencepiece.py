@@ -211,19 +211,19 @@ def test_bos_is_in_front_where_the_model_s_own_tokenizer_puts_it(tmp_path: Path,
     files, bos, adds = BOS[name]
     folder = write(tmp_path / "t", **files)
     (folder / "tokenizer.model").write_bytes(cached("llama"))
-    found = find_tokenizer(folder)
-    assert found is not None
-    assert (found.bos, found.adds_bos) == (bos, adds)
+    result = find_tokenizer(folder)
+    assert result is not None
+    assert (result.bos, result.adds_bos) == (bos, adds)
 
 
 def test_tokens_added_behind_the_pieces_have_the_ids_that_are_stated(tmp_path: Path) -> None:
     n = len(description(cached("llama"), "")["model"]["vocab"])
     folder = write(tmp_path / "t", added_tokens={"[PAD]": n, "<|turn|>": n + 1}, special_tokens_map={"pad_token": "[PAD]"})
     (folder / "tokenizer.model").write_bytes(cached("llama"))
-    found = find_tokenizer(folder)
-    assert found is not None
-    assert (found.is_special(n), found.is_special(n + 1)) == (True, False)
-    assert n + 1 in found.encode("a<|turn|>b") and n not in found.encode("[PAD]")
+    result = find_tokenizer(folder)
+    assert result is not None
+    assert (result.is_special(n), result.is_special(n + 1)) == (True, False)
+    assert n + 1 in result.encode("a<|turn|>b") and n not in result.encode("[PAD]")
     write(folder, added_tokens={"[PAD]": n + 5})
     with pytest.raises(BadModel, match="do not fit"):
         find_tokenizer(folder)
@@ -279,7 +279,7 @@ def test_mutated_files_are_typed_errors_or_tokenizers(tmp_path: Path) -> None:
             data[draw.randrange(len(data))] = draw.randrange(256)
         (tmp_path / "tokenizer.model").write_bytes(bytes(data[: draw.choice((len(data), len(data), draw.randrange(len(data))))]))
         try:
-            found = find_tokenizer(tmp_path)
+            result = find_tokenizer(tmp_path)
         except BadModel:
             continue
-        assert found is None or found.encode("a b") is not None
+        assert result is None or result.encode("a b") is not None

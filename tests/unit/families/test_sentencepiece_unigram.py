@@ -154,9 +154,9 @@ def test_what_stands_for_the_unknown_is_no_bos(tmp_path: Path, kind: str, unknow
     """The first Llamas in Hugging Face's form say 0."""
     folder = write(tmp_path / "t", config={"bos_token_id": 0})
     (folder / "tokenizer.model").write_bytes(trained(model_type=kind, unk_piece=unknown, **_USUAL))
-    found = find_tokenizer(folder)
-    assert found is not None
-    assert found.raw(0) == unknown and (found.unknown, found.bos) == (0, 1)
+    result = find_tokenizer(folder)
+    assert result is not None
+    assert result.raw(0) == unknown and (result.unknown, result.bos) == (0, 1)
 
 
 def test_tokens_added_behind_the_pieces_divide_the_text(tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_tokens_added_behind_the_pieces_divide_the_text(tmp_path: Path) -> None:
         },
     )
     (folder / "tokenizer.model").write_bytes(data)
-    found = find_tokenizer(folder)
-    assert found is not None
-    a, b = found.encode("a"), found.encode("b")
-    assert found.encode("a \n<|turn|> \tb") == (*a, n + 1, *b)
-    assert found.encode("a word b") == (*a, n + 2, *b) and n + 2 not in found.encode("words")
-    assert n not in found.encode("[PAD]")
+    result = find_tokenizer(folder)
+    assert result is not None
+    a, b = result.encode("a"), result.encode("b")
+    assert result.encode("a \n<|turn|> \tb") == (*a, n + 1, *b)
+    assert result.encode("a word b") == (*a, n + 2, *b) and n + 2 not in result.encode("words")
+    assert n not in result.encode("[PAD]")
 
 
 def _pieces() -> list[tuple[str, float, int]]:
@@ -281,12 +281,12 @@ def test_mutated_tables_are_typed_errors_or_normalise(tmp_path: Path) -> None:
             _unigram_with(bytes(data[: draw.choice((len(data), len(data), draw.randrange(len(data))))]))
         )
         try:
-            found = find_tokenizer(tmp_path)
+            result = find_tokenizer(tmp_path)
         except BadModel:
             continue
-        assert found is not None
+        assert result is not None
         for text in _random_texts(20, 3):
-            assert len(found.encode_uncached(text)) <= 257 * len(text)
+            assert len(result.encode_uncached(text)) <= 257 * len(text)
 
 
 @pytest.mark.parametrize(

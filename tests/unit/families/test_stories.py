@@ -14,12 +14,12 @@ from circuitlab.model.run import Run
 
 def pieces(file: Path) -> list[bytes]:
     """The tokens' bytes of a llama2.c vocabulary: a length, then (score, length, bytes) of each."""
-    data, at, found = file.read_bytes(), 4, []
+    data, at, result = file.read_bytes(), 4, []
     while at < len(data):
         (length,) = struct.unpack_from("<i", data, at + 4)
-        found.append(data[at + 8 : at + 8 + length])
+        result.append(data[at + 8 : at + 8 + length])
         at += 8 + length
-    return found
+    return result
 
 
 @pytest.mark.parametrize("keep", ["resident", "mapped"])

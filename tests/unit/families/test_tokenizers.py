@@ -164,9 +164,9 @@ def test_bos_of_vocabulary_and_merges_is_a_flag(shared_dir: Path, tmp_path: Path
     ],
 )
 def test_bos_is_looked_for_in_every_file(tmp_path: Path, files: dict[str, Any], bos: int) -> None:
-    found = find_tokenizer(write(tmp_path, tokenizer=json.loads(sentencepiece_like()), **files))
-    assert found is not None
-    assert (found.bos, found.adds_bos) == (bos, False)
+    result = find_tokenizer(write(tmp_path, tokenizer=json.loads(sentencepiece_like()), **files))
+    assert result is not None
+    assert (result.bos, result.adds_bos) == (bos, False)
 
 
 def model_in(folder: Path, d_vocab: int) -> Path:

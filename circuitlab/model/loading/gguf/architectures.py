@@ -222,15 +222,15 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 def architecture_of(said: Said) -> Architecture:
     """Raises `BadModel` for one that has no family here."""
-    found = ARCHITECTURES.get(said.architecture)
-    if found is None:
+    result = ARCHITECTURES.get(said.architecture)
+    if result is None:
         raise BadModel(
             "The architecture of this GGUF file is not supported.",
             expected=" ".join(sorted(ARCHITECTURES)),
             got=quoted(said.architecture) if said.architecture else "no general.architecture",
             remedy="Open a model of one of these, or the Hugging Face folder that this file was converted from.",
         )
-    return found
+    return result
 
 
 def table_of(said: Said, architecture: Architecture) -> dict[str, From]:

@@ -79,10 +79,10 @@ class Said:
         return self._axis(names, -1)
 
     def _axis(self, names: tuple[str, ...], axis: int) -> int:
-        found = next((self.header.tensors[name] for name in names if name in self.header.tensors), None)
-        if found is None or not found.shape:
+        result = next((self.header.tensors[name] for name in names if name in self.header.tensors), None)
+        if result is None or not result.shape:
             raise BadModel(f"{self.header.name} lacks a tensor.", expected=" or ".join(names), got="none of that name")
-        return found.shape[axis]
+        return result.shape[axis]
 
     def _one(self, key: str, default: object) -> object:
         value = self.header.metadata.get(self._key(key), default)
