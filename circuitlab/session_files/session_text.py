@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 from circuitlab import __version__
 from circuitlab.disk.files import read_at_most
 from circuitlab.disk.json_types import JsonDict
-from circuitlab.errors import BadInput, UsageError, cause, printable, stated
+from circuitlab.errors import BadInput, UsageError, advising, cause, printable, stated
 from circuitlab.model.catalogue.places import at_its_place, name_of
 from circuitlab.model.origin import Catalogue, File
 from circuitlab.model.subject import Head, ModelRef
@@ -76,9 +76,9 @@ def read_session(path: Path) -> Session:
 
 def _of_picture(view: bytes, path: Path) -> Session:
     try:
-        return parse_session(view, Path(os.path.realpath(path)).parent)
+        return _session(view, Path(os.path.realpath(path)).parent)
     except BadInput as error:
-        if error.remedy != _REMEDY:
+        if error.remedy:  # the view is whole, and says itself what to do
             raise
         what = f"The view in {path.name} cannot be read: {error.what}"
         raise BadInput(what, expected=error.expected, got=error.got, remedy=DAMAGED) from error
@@ -86,7 +86,12 @@ def _of_picture(view: bytes, path: Path) -> Session:
 
 def parse_session(data: bytes, folder: Path) -> Session:
     """The session of a file's bytes; relative paths are those of `folder`. Raises `BadInput` with the place in the file."""
-    folder, table = Path(os.path.realpath(folder)), migrated(_object(json_of(data), "the file"))
+    with advising(_REMEDY):
+        return _session(data, folder)
+
+
+def _session(data: bytes, folder: Path) -> Session:
+    folder, table = Path(os.path.realpath(folder)), migrated(_object(_json(data), "the file"))
     return Session(
         {name: _model(entry, f"models.{name}", folder) for name, entry in _object(table.get("models", {}), "models").items()},
         _setup(table.get("now", {}), "now"),
@@ -102,6 +107,11 @@ def parse_session(data: bytes, folder: Path) -> Session:
 
 def json_of(data: bytes) -> object:
     """The plain values of a JSON text, within the bounds of a session's file. Raises `BadInput`."""
+    with advising(_REMEDY):
+        return _json(data)
+
+
+def _json(data: bytes) -> object:
     try:
         text = data.decode("utf-8-sig")
         if text.count(",") > MOST or text.count("[") + text.count("{") > MOST:
@@ -109,9 +119,7 @@ def json_of(data: bytes) -> object:
         table = json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:  # also UnicodeDecodeError
         what = "too many lists inside one another" if isinstance(error, RecursionError) else cause(error)
-        raise BadInput(
-            "The session is not JSON text.", expected="a .circuitlab file", got=printable(what), remedy=_REMEDY
-        ) from error
+        raise BadInput("The session is not JSON text.", expected="a .circuitlab file", got=printable(what)) from error
     level, depth = [table], 0
     while level:
         depth += 1
@@ -128,7 +136,7 @@ def _finite(text: str) -> float:
 
 def _refuse(where: str, expected: str, got: object) -> NoReturn:
     what = f"The session cannot be read at {printable(where)}."
-    raise BadInput(what, expected=expected, got=stated(got), remedy=_REMEDY)
+    raise BadInput(what, expected=expected, got=stated(got))
 
 
 def _object(value: object, where: str) -> JsonDict:
@@ -154,7 +162,6 @@ def _at(where: str) -> Callable[[str, str, str, object], BadInput]:
         f"The session cannot be read at {printable(f'{where}.{key}')}: {printable(what, 300)}",
         expected=expected,
         got=stated(got),
-        remedy=_REMEDY,
     )
 
 

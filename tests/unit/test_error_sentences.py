@@ -77,6 +77,7 @@ DOORS = {
     "engine/codec.py": "engine.codec.parse_params",
     "model/plain.py": "engine.codec.parse_params",
     "model/whole_numbers.py": "engine.codec.parse_params",
+    "session_files/session_text.py": "session_files.session_text.parse_session",
     "story/words_reading.py": "lessons.lesson.parse",
     "sweep/spec.py": "sweep.spec.spec_of",
 }

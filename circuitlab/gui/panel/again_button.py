@@ -1,4 +1,4 @@
-"""The button of a panel whose work was cancelled or failed: below the words that say so, it computes the panel again."""
+"""The button of a panel whose work was stopped: below the words that say so, it computes the panel again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QObject, Slot
 from PySide6.QtWidgets import QPushButton
 
 from circuitlab.draw.look.theme import GRID
-from circuitlab.gui.panel.exchange import RETRY
+from circuitlab.gui.panel.exchange import Stopped
 from circuitlab.gui.panel.feed import Feed
 
 
@@ -24,8 +24,7 @@ class AgainButton(QPushButton):
 
     @Slot()
     def _follow(self) -> None:
-        failure = self._feed.exchange.failure
-        self.setVisible(failure is not None and failure.remedy == RETRY and not self._feed.waiting)
+        self.setVisible(isinstance(self._feed.exchange.failure, Stopped) and not self._feed.waiting)
         self._place()
 
     def _place(self) -> None:

@@ -17,9 +17,16 @@ from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.work_slot import WorkSlot, WorkSlots
 from circuitlab.state.state import State
 
-RETRY = "To retry, choose Compute again in this panel’s menu (⋯)."
 REMEMBERED_REQUESTS = 64  # how many requests are remembered with the State they came from
 Drawable = tuple[Questions, dict[str, Answer], dict[str, Answer]]  # of a State, its answers by role, those of its reference
+
+
+
+class Stopped(CircuitLabError):
+    """Work of a panel that was cancelled or interrupted from outside: asked again, it may well come to its end."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, remedy="To retry, choose Compute again in this panel’s menu (⋯).")
 
 
 class Exchange(QObject):
@@ -133,7 +140,7 @@ class Exchange(QObject):
         if role not in self.requests.get(side, {}):
             return self._delete_unused_slots()  # this role is no longer requested
         if isinstance(error, Cancelled):
-            error = CircuitLabError("Cancelled.", remedy=RETRY)
+            error = Stopped("Cancelled.")
         self.failures[side, role] = error if isinstance(error, CircuitLabError) else _panel_error(error)
         if isinstance(error, Exception) and not isinstance(error, CircuitLabError):
             self.context.failed.emit(error)
@@ -217,5 +224,5 @@ def _matching(answers: Mapping[str, Answer], requests: Mapping[str, Request]) ->
 
 def _panel_error(error: BaseException) -> CircuitLabError:
     """What a panel shows of an unexpected error: a bug of the program, or an interruption from outside."""
-    remedy = "The Log has the details." if isinstance(error, Exception) else RETRY
-    return CircuitLabError(f"{reason(error).rstrip('.')}.", remedy=remedy)
+    what = f"{reason(error).rstrip('.')}."
+    return CircuitLabError(what, remedy="The Log has the details.") if isinstance(error, Exception) else Stopped(what)
