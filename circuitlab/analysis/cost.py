@@ -30,6 +30,17 @@ def of_run(config: ModelConfig, n: int) -> float:
     return of_layers(config, n) + of_logits(config, n)
 
 
+def of_gram(config: ModelConfig) -> float:
+    """A product [d_model, d_model] over the vocabulary, as W_Eᵀ W_E is."""
+    return 2.0 * config.d_vocab * config.d_model**2
+
+
+def of_spectra(config: ModelConfig, n_heads: int) -> float:
+    """Eigenvalues and singular values of circuits of `n_heads` heads, 0 meaning all, from products over the vocabulary."""
+    products = 6.0 * config.d_model**2 * config.d_head
+    return (n_heads or config.n_layers * config.n_heads) * (products + 2 * (EIGENVALUES + SPECTRUM) * config.d_head**3)
+
+
 def one_run(config: ModelConfig, n: int, params: object) -> float:
     """The estimate for an analysis that declares none: one forward pass over the prompt, or over a short one."""
     return of_run(config, n or ASSUMED)

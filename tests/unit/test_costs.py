@@ -62,15 +62,16 @@ def counted(engine: Engine, request: Request, monkeypatch: pytest.MonkeyPatch) -
     return float(counter.get_total_flops())
 
 
-def declared() -> list[AnyAnalysis]:
-    return [one for one in analyses().values() if one.plugin is None and one.cost is not one_run]
+def own() -> list[AnyAnalysis]:
+    return [one for one in analyses().values() if one.plugin is None]
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("one", [pytest.param(one, id=one.name) for one in declared()])
+@pytest.mark.parametrize("one", [pytest.param(one, id=one.name) for one in own()])
 def test_what_it_costs_is_what_is_counted_within_a_factor_of_three(
     one: AnyAnalysis, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One that declares nothing takes at most about the run that is estimated for it."""
     engine, ref = Engine(ModelStore()), ModelRef(f"builtin:{model}")
     config = engine.store.open(ref).opened.weights.config
     params = replace(one.params(), **ASKED.get(one.name, {}))
@@ -78,4 +79,5 @@ def test_what_it_costs_is_what_is_counted_within_a_factor_of_three(
         return
     said = one.cost(config, len(TOKENS), params)
     done = counted(engine, Request.named(one.name, params, Subject(ref, TOKENS)), monkeypatch)
-    assert done / MOST <= said <= done * MOST, f"{one.name} says {said:.2g} and does {done:.2g}: {said / done:.2f} of it"
+    assert done <= said * MOST, f"{one.name} says {said:.2g} and does {done:.2g}: {said / done:.2f} of it"
+    assert said <= done * MOST or one.cost is one_run, f"{one.name} says {said:.2g} and does {done:.2g}: {said / done:.2f} of it"

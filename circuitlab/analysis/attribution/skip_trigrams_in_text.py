@@ -44,8 +44,9 @@ from circuitlab.analysis.base import (
 )
 from circuitlab.analysis.behaviour.samples import check_counts, needs_of, refuse_loss, run_on, text_pieces
 from circuitlab.analysis.chosen_heads import check_heads
-from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, source_strengths
+from circuitlab.analysis.circuits.skip_trigrams import SkipTrigramsParams, cost_of_strengths, source_strengths
 from circuitlab.analysis.circuits.token_readings import refuse_table
+from circuitlab.analysis.cost import ASSUMED, of_logits, of_run
 from circuitlab.analysis.ordering import Ranks, all_ranks, descending
 from circuitlab.errors import BadInput
 from circuitlab.model.block import soft_cap
@@ -55,6 +56,7 @@ from circuitlab.model.subject import Head
 from circuitlab.model.weights import bos_of
 
 WIDTH = 8  # destinations and outs that a source is listed with
+SEVERAL = 8  # about how many sources a destination uses
 EXAMPLES = 3  # places in the text that a source is listed with
 ROWS, PAIRS = 64, 256  # destinations, and pairs of destination and source, whose logits are in memory together
 
@@ -168,7 +170,13 @@ def _holds(version: int, config: ModelConfig, p: SkipTrigramsInTextParams) -> bo
     return version == 2
 
 
-@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+def _cost(config: ModelConfig, n: int, p: SkipTrigramsInTextParams) -> float:
+    texts, length = (1, n or ASSUMED) if p.on == "prompt" else (p.texts, min(p.length or config.n_ctx, config.n_ctx))
+    used = of_logits(config, length * min(length, SEVERAL))
+    return texts * (of_run(config, length) + used) + cost_of_strengths(config)
+
+
+@analysis(version=3, needs="tokens", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds, cost=_cost)
 def skip_trigrams_in_text(inputs: Inputs, p: SkipTrigramsInTextParams, ctx: Ctx) -> SkipTrigramsInTextResult:
     """Skip-trigrams in use: the sources through which a head raised the tokens that came, with nats gained and examples."""
     check_heads(inputs.weights.config, p.head)

@@ -26,6 +26,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.checks.rotation_invariance import FLOPS, random_orthogonal, rotated_rows
 from circuitlab.analysis.circuits.factors import embedding, heads_of
 from circuitlab.analysis.composition.virtual_weight_path import mlp_of
+from circuitlab.analysis.cost import ASSUMED, of_layers
 from circuitlab.counting import number_of
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
@@ -126,7 +127,14 @@ def _tile(d: int) -> int:
     return max(16, int(FLOPS / (4 * d * d)))
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory)
+def _cost(c: ModelConfig, n: int, p: PrivilegedBasisParams) -> float:
+    """A run, and what writes and the streams in the random basis; of a head's product the outer factor is, and both are made."""
+    n = n or ASSUMED
+    rows = c.d_vocab + c.n_ctx + c.n_layers * (c.d_mlp + 3 * c.n_heads * c.d_head) + n * (c.n_layers + 1)
+    return of_layers(c, n) + 2.0 * rows * c.d_model**2 + 4.0 * c.d_model**3
+
+
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, cost=_cost)
 def privileged_basis(inputs: Inputs, p: PrivilegedBasisParams, ctx: Ctx) -> PrivilegedBasisResult:
     """Privileged basis: kurtosis of each residual dimension and of the weights that write it, against a random basis."""
     c = inputs.weights.config

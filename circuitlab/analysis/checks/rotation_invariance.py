@@ -23,6 +23,7 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, naming, over, read_only, scalar
 from circuitlab.analysis.circuits.factors import check_finite
+from circuitlab.analysis.cost import ASSUMED, of_layers, of_logits, of_run
 from circuitlab.counting import number_of
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import normalise, soft_cap
@@ -194,7 +195,13 @@ def _refuse(c: ModelConfig, p: RotationCheckParams) -> str | None:
     return NO_NEURONS if c.experts is not None else None
 
 
-@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: RotationCheckParams) -> float:
+    """Twice: all weights rotated, and the logits of the model and of the rotated one."""
+    rotated = of_layers(c, 1) * c.d_model + of_logits(c, c.d_model)
+    return 2 * (rotated + 2 * of_run(c, n or ASSUMED)) + 4.0 * c.d_model**3
+
+
+@analysis(version=2, needs="tokens", lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def rotation_check(inputs: Inputs, p: RotationCheckParams, ctx: Ctx) -> RotationCheckResult:
     """Rotation invariance: change of this prompt's logits when the model's residual stream is rotated at random, and why."""
     conventions = inputs.subject.conventions

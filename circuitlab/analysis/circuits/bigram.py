@@ -18,6 +18,7 @@ from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysi
 from circuitlab.analysis.circuits.direct_path import DirectPathParams, correlation, direct_logits, direct_path, direct_words
 from circuitlab.analysis.circuits.factors import refuse_inexact, words
 from circuitlab.analysis.circuits.vocabulary_rows import check_count, check_token
+from circuitlab.analysis.cost import of_logits
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.corpus_bigrams import corpus_of
 
@@ -62,7 +63,11 @@ def _memory(c: ModelConfig, n: int, p: BigramParams) -> int:
     return 8 * (12 * c.d_vocab_out + 4 * c.d_model)
 
 
-@analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=refuse_inexact)
+def _cost(c: ModelConfig, n: int, p: BigramParams) -> float:
+    return direct_path.cost(c, n, DirectPathParams()) + of_logits(c, 1)
+
+
+@analysis(version=1, needs="weights", lane="live", memory=_memory, refuse=refuse_inexact, cost=_cost)
 def bigram(inputs: Inputs, p: BigramParams, ctx: Ctx) -> BigramResult:
     """Direct path W_E W_U of one token: its most probable next tokens, compared with the training text's bigrams."""
     c = inputs.weights.config

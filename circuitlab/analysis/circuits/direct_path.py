@@ -27,6 +27,7 @@ from circuitlab.analysis.circuits.vocabulary_grams import (
     unembedding_gram,
 )
 from circuitlab.analysis.circuits.vocabulary_rows import tile_rows
+from circuitlab.analysis.cost import of_gram, of_logits
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.records.corpus_bigrams import CorpusBigrams, corpus_of
 from circuitlab.model.run import unembed
@@ -79,7 +80,12 @@ def _memory(c: ModelConfig, n: int, p: DirectPathParams) -> int:
     return 8 * (8 * c.d_model**2 + 5 * rows * c.d_vocab_out + 4 * c.d_model + 16 * c.d_vocab_out + c.d_vocab)
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact)
+def _cost(c: ModelConfig, n: int, p: DirectPathParams) -> float:
+    """The symmetry; and all rows, where the bigrams of its text may lie beside the model, as beside those in our own format."""
+    return 3 * of_gram(c) + (of_logits(c, c.d_vocab) if c.family == "circuitlab" else 0.0)
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=refuse_inexact, cost=_cost)
 def direct_path(inputs: Inputs, p: DirectPathParams, ctx: Ctx) -> DirectPathResult:
     """Direct path W_E W_U: its symmetry, and the correlation of its rows with the bigrams of the training text."""
     c, corpus = inputs.weights.config, corpus_of(inputs.subject.model, inputs.weights.config)

@@ -60,6 +60,11 @@ def _cost(c: ModelConfig, n: int, p: EffectiveEmbeddingParams) -> float:
     return 2.0 * c.d_vocab * c.d_model * c.d_mlp * (3 if c.gated else 2)
 
 
+def cost_of_readings(c: ModelConfig, *embeds: str) -> float:
+    """What readings of the embedding take, of which only that after the first MLP takes something."""
+    return _cost(c, 0, EffectiveEmbeddingParams()) if "after the first MLP" in embeds else 0.0
+
+
 @analysis(version=1, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True, cost=_cost)
 def effective_embedding(inputs: Inputs, p: EffectiveEmbeddingParams, ctx: Ctx) -> EffectiveEmbeddingResult:
     """Effective embedding: every token after the first MLP, as later layers read it without attention."""

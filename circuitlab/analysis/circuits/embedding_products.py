@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
-from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, effective_embedding
+from circuitlab.analysis.circuits.effective_embedding import EffectiveEmbeddingParams, cost_of_readings, effective_embedding
 from circuitlab.analysis.circuits.factors import embedding_rows, is_token_map, words
 from circuitlab.analysis.circuits.token_readings import Embedding, matrix_words, norm_read, refuse_effective
+from circuitlab.analysis.cost import of_gram
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.block import normalise
 from circuitlab.model.config import ModelConfig
@@ -87,7 +88,11 @@ def _memory(config: ModelConfig, n: int, p: EmbeddingProductsParams, dtype: str 
     return 8 * 6 * config.d_model**2 + number_size(dtype) * 4 * TILE * config.d_model
 
 
-@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True)
+def _cost(c: ModelConfig, n: int, p: EmbeddingProductsParams) -> float:
+    return of_gram(c) + cost_of_readings(c, p.embed)
+
+
+@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True, cost=_cost)
 def embedding_products(inputs: Inputs, p: EmbeddingProductsParams, ctx: Ctx) -> EmbeddingProductsResult:
     """Product W_U W_E, from which eigenvalues of OV circuits are computed; once per model."""
     weights = uncentred(inputs)

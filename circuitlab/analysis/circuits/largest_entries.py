@@ -40,6 +40,7 @@ from circuitlab.model.subject import Head
 ROWS, COLUMNS = 128, 2048  # of one tile, the unit that is skipped or computed
 STEP = 8192  # rows between two ticks while lengths are computed
 SHOWN = 128  # tiles of rows between two partial results
+PRODUCT = 0.1  # about the share of the product that is not skipped
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,13 @@ def _memory(c: ModelConfig, n: int, p: LargestEntriesParams) -> int:
     return 8 * (numbers + 8 * max(p.k, 1))
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: LargestEntriesParams) -> float:
+    """The two factors and the lengths of their rows; how much of their product is skipped is seen as it is computed."""
+    ends = c.d_vocab + (c.d_vocab_out if p.circuit == "OV" else c.d_vocab)
+    return 2.0 * ends * c.d_head * (c.d_model + 2 * c.d_head) + PRODUCT * 2.0 * c.d_vocab * c.d_head * (ends - c.d_vocab)
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def largest_entries(inputs: Inputs, p: LargestEntriesParams, ctx: Ctx) -> LargestEntriesResult:
     """Largest entries of a head's whole OV or QK circuit, exact, without building the d_vocab × d_vocab matrix."""
     check_count(p.k)

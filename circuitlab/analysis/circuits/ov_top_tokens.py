@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, at_least, over
+from circuitlab.analysis.circuits.effective_embedding import cost_of_readings
 from circuitlab.analysis.circuits.factors import words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.token_readings import Embedding, refuse_table
@@ -78,7 +79,13 @@ def _memory(c: ModelConfig, n: int, p: OvTopTokensParams) -> int:
     return 8 * (whole + factors + tile + 3 * c.d_model) + 8 * c.d_vocab * max(p.k, 1)
 
 
-@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: OvTopTokensParams) -> float:
+    rows = p.count or c.d_vocab - p.first
+    factors = 2.0 * c.d_head * c.d_model * ((p.count or c.d_vocab) + c.d_vocab_out)
+    return factors + 2.0 * c.d_head * rows * c.d_vocab_out + (0.0 if p.count else cost_of_readings(c, p.embed))
+
+
+@analysis(version=2, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def ov_top_tokens(inputs: Inputs, p: OvTopTokensParams, ctx: Ctx) -> OvTopTokensResult:
     """OV circuit, all rows: the out tokens that a head raises most for every source token."""
     check_count(p.k)

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, TextRef, added, analysis, at_least, over
+from circuitlab.analysis.circuits.effective_embedding import cost_of_readings
 from circuitlab.analysis.circuits.factors import is_token_map, rotated, words
 from circuitlab.analysis.circuits.ov_table import ov_bias_words
 from circuitlab.analysis.circuits.qk_table import check_distance, score_words
@@ -37,6 +38,7 @@ from circuitlab.analysis.circuits.vocabulary_rows import (
     out_factor,
     side_of,
 )
+from circuitlab.analysis.cost import of_gram, of_run
 from circuitlab.analysis.ordering import descending
 from circuitlab.counting import number_of
 from circuitlab.disk.paths import base_name
@@ -126,7 +128,20 @@ def _holds(version: int, config: ModelConfig, p: SkipTrigramsParams) -> bool:
     return version == 3 and p.text is None
 
 
-@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds)
+def cost_of_strengths(c: ModelConfig) -> float:
+    """`source_strengths`."""
+    return of_gram(c) + 2.0 * c.d_head * c.d_model * (2 * c.d_vocab + c.d_vocab_out)
+
+
+def _cost(c: ModelConfig, n: int, p: SkipTrigramsParams) -> float:
+    one = p.source >= 0
+    factors = 0.0 if one else cost_of_strengths(c) + cost_of_readings(c, p.embed)
+    through = c.d_model if one else c.d_head  # a row of the OV circuit, where the others' factor is not made for it
+    rows = 2.0 * (1 if one else p.sources) * (c.d_vocab * c.d_model + through * c.d_vocab_out)
+    return factors + rows + (p.k * 2 * of_run(c, LONGEST) if p.bugs else 0.0)
+
+
+@analysis(version=4, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, holds=_holds, cost=_cost)
 def skip_trigrams(inputs: Inputs, p: SkipTrigramsParams, ctx: Ctx) -> SkipTrigramsResult:
     """Skip-trigrams source … destination → out that a head promotes most, or the "bugs" among them, absent from the text."""
     c = inputs.weights.config

@@ -20,9 +20,11 @@ import numpy as np
 import torch
 
 from circuitlab.analysis.base import Column, Ctx, Inputs, Result, Table, analysis, number_size, over
+from circuitlab.analysis.circuits.effective_embedding import cost_of_readings
 from circuitlab.analysis.circuits.embedding_products import rows_as, uncentred
 from circuitlab.analysis.circuits.factors import words
 from circuitlab.analysis.circuits.token_readings import Embedding, matrix_words, refuse_effective
+from circuitlab.analysis.cost import of_gram
 from circuitlab.errors import NOT_FINITE, BadModel
 from circuitlab.model.config import ModelConfig
 from circuitlab.model.folding import TILE, unembed_columns
@@ -78,7 +80,11 @@ def _memory(c: ModelConfig, n: int, p: EmbeddingGramParams | UnembeddingGramPara
     return 8 * 6 * c.d_model**2 + number_size(dtype) * 4 * TILE * c.d_model
 
 
-@analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True)
+def _cost(c: ModelConfig, n: int, p: EmbeddingGramParams) -> float:
+    return of_gram(c) + cost_of_readings(c, p.source, p.destination)
+
+
+@analysis(version=2, needs="weights", lane="slow", memory=_memory, refuse=_refuse, derived=True, cost=_cost)
 def embedding_gram(inputs: Inputs, p: EmbeddingGramParams, ctx: Ctx) -> EmbeddingGramResult:
     """Gram matrix W_Eᵀ W_E, from which QK spectra and singular values are computed; once per model."""
     weights = uncentred(inputs)
@@ -137,7 +143,11 @@ class UnembeddingGramResult(Result):
         )
 
 
-@analysis(version=1, needs="weights", lane="slow", memory=_memory, derived=True)
+def _cost_unembed(c: ModelConfig, n: int, p: UnembeddingGramParams) -> float:
+    return 2.0 * c.d_vocab_out * c.d_model**2
+
+
+@analysis(version=1, needs="weights", lane="slow", memory=_memory, derived=True, cost=_cost_unembed)
 def unembedding_gram(inputs: Inputs, p: UnembeddingGramParams, ctx: Ctx) -> UnembeddingGramResult:
     """Gram matrix W_U W_Uᵀ, from which singular values of OV circuits are computed; once per model."""
     weights = inputs.presented(replace(inputs.subject.conventions, centre=False))

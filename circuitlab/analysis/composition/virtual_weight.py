@@ -52,6 +52,7 @@ from circuitlab.analysis.composition.virtual_weight_path import (
     short_factor,
     through_path,
 )
+from circuitlab.analysis.cost import ASSUMED, SPECTRUM, of_layers
 from circuitlab.analysis.target import position_of
 from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
@@ -202,7 +203,21 @@ def _sides(inputs: Inputs, p: VirtualWeightParams) -> tuple[Side, Side]:
     return left, of_head(inputs, p.reader_head, p.reader, behind_norm)
 
 
-@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: VirtualWeightParams) -> float:
+    """A side of more than d_model rows is first made into a factor; the other side is multiplied with it."""
+    d = c.d_model
+    writer = {"embedding": c.d_vocab, "position": c.n_ctx, "mlp": c.d_mlp}.get(p.writer, c.d_head)
+    reader = {"unembedding": c.d_vocab_out, "mlp": c.d_mlp}.get(p.reader, c.d_head)
+    (short, tall), rank = sorted((writer, reader)), min(writer, reader, d)
+    factored = 4.0 * short * d**2 + SPECTRUM * d**3 if short > d else 0.0
+    product = 2.0 * tall * rank * (d + rank) + SPECTRUM * rank**3
+    steps = path_between(c, p.written_at, p.read_at, p.mlp != "none") if p.across else []
+    widths = {"heads": c.n_heads * c.d_head, "mlp": c.d_mlp}
+    width = sum(widths.get(step.kind, sum(widths.values())) for step in steps)
+    return factored + product + 4.0 * (rank + d) * d * width + (of_layers(c, n or ASSUMED) if p.recorded else 0.0)
+
+
+@analysis(version=3, needs="weights", lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def virtual_weight(inputs: Inputs, p: VirtualWeightParams, ctx: Ctx) -> VirtualWeightResult:
     """Virtual weight of a writer and a reader: norm, singular values and top tokens of writer · (layers between) · reader."""
     if p.k < 1:

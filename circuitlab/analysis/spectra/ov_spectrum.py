@@ -20,6 +20,7 @@ import torch
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, over
 from circuitlab.analysis.chosen_heads import chosen_heads
+from circuitlab.analysis.circuits.effective_embedding import cost_of_readings
 from circuitlab.analysis.circuits.embedding_products import EmbeddingProductsParams, embedding_products
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
 from circuitlab.analysis.circuits.factors import has_bias, is_token_map, refuse_inexact, words
@@ -30,6 +31,7 @@ from circuitlab.analysis.circuits.vocabulary_grams import (
     embedding_gram,
     unembedding_gram,
 )
+from circuitlab.analysis.cost import of_gram, of_spectra
 from circuitlab.analysis.spectra._head_spectra import (
     EmbeddingsAround,
     SpectrumResult,
@@ -81,7 +83,12 @@ def _memory(c: ModelConfig, n: int, p: OvSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype)
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: OvSpectrumParams) -> float:
+    products = 3 * of_gram(c) + cost_of_readings(c, p.embed) if p.matrix == "full" else 0.0
+    return products + of_spectra(c, len(p.heads))
+
+
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def ov_spectrum(inputs: Inputs, p: OvSpectrumParams, ctx: Ctx) -> OvSpectrumResult:
     """OV circuit spectra: eigenvalues, singular values, effective rank and copying score Σλ/Σ|λ| of chosen heads."""
     heads = chosen_heads(inputs.weights.config, p.heads)

@@ -21,10 +21,12 @@ from torch import Tensor
 
 from circuitlab.analysis.base import Ctx, Inputs, analysis, at_least, over
 from circuitlab.analysis.chosen_heads import chosen_heads
+from circuitlab.analysis.circuits.effective_embedding import cost_of_readings
 from circuitlab.analysis.circuits.factor_products import Middle, ThroughEarlier, reading_words, tensor, working_dtype
 from circuitlab.analysis.circuits.factors import BEFORE_SMEARING, Heads, has_bias, rotated, words
 from circuitlab.analysis.circuits.token_readings import Embedding, left_unscaled, matrix_words, read_as, refuse_table
 from circuitlab.analysis.circuits.vocabulary_grams import EmbeddingGramParams, EmbeddingGramResult, embedding_gram
+from circuitlab.analysis.cost import of_gram, of_spectra
 from circuitlab.analysis.spectra._head_spectra import (
     EmbeddingsAround,
     SpectrumResult,
@@ -78,7 +80,12 @@ def _memory(c: ModelConfig, n: int, p: QkSpectrumParams, dtype: str = "float32")
     return spectrum_memory(c, len(p.heads), dtype, n_products=1)
 
 
-@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse)
+def _cost(c: ModelConfig, n: int, p: QkSpectrumParams) -> float:
+    products = of_gram(c) + cost_of_readings(c, p.embed) if p.matrix == "full" else 0.0
+    return products + of_spectra(c, len(p.heads))
+
+
+@analysis(version=3, needs="weights", of_heads=True, lane="slow", memory=_memory, refuse=_refuse, cost=_cost)
 def qk_spectrum(inputs: Inputs, p: QkSpectrumParams, ctx: Ctx) -> QkSpectrumResult:
     """QK circuit spectra: eigenvalues, singular values, effective rank and positivity Σλ/Σ|λ| of chosen heads."""
     if p.distance < 0:

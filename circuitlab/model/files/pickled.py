@@ -20,12 +20,12 @@ from circuitlab.errors import BadModel
 from circuitlab.model.files.archive import LARGEST_PICKLE, damaged, entries, is_archive, structure
 from circuitlab.model.files.choosing import Chosen, beside, choose
 from circuitlab.model.files.described import OddKey, Other, Strided, in_short
+from circuitlab.model.files.misnamed import PROTOCOL, TORCH, refuse_misnamed
 from circuitlab.model.files.places import Place, check_name, check_shape
 from circuitlab.model.files.tensors import MappedTensors
 from circuitlab.model.files.unpickling import DAMAGE, Unwanted, storage_key, unpickled
 from circuitlab.model.files.whole_file import WholeFile
 
-_PROTOCOL = tuple(bytes((0x80, n)) for n in range(2, 6))  # the first bytes of a pickle, of torch's older format too
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001  # how torch's older format begins
 _WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _SHARED = 256 * 2**20  # bytes by which tensors that share their numbers may exceed their file
@@ -53,8 +53,9 @@ def read_pickle(path: Path, under: str | None = None) -> Pickled | None:
     Raises `BadModel`.
     """
     file = WholeFile(path)
+    refuse_misnamed(file, TORCH)
     zipped = is_archive(file)
-    if not zipped and file.read(0, min(2, file.size)) not in _PROTOCOL:
+    if not zipped and file.read(0, min(2, file.size)) not in PROTOCOL:
         return None
     try:
         contents, storages = archived(file) if zipped else _older(file)

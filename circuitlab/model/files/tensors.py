@@ -17,6 +17,7 @@ from torch import Tensor
 
 from circuitlab.counting import number_of
 from circuitlab.errors import BadModel, quoted
+from circuitlab.model.files.misnamed import SAFETENSORS, refuse_misnamed
 from circuitlab.model.files.places import Place, safetensors_places
 from circuitlab.model.files.whole_file import WholeFile
 
@@ -220,6 +221,7 @@ class CachedTensors:
 def open_safetensors(path: Path) -> MappedTensors:
     """The tensors of a safetensors file. Raises `BadModel` for a damaged file or another format."""
     file = WholeFile(path)
+    refuse_misnamed(file, SAFETENSORS)
     return MappedTensors(file, safetensors_places(file))
 
 

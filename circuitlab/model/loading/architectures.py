@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.loading.refusals import TABLE
+from circuitlab.model.loading.rotary_scaling import OF_GGUF
 
 _OPENED = (
     "gpt2 openai-gpt gpt_neo gpt_neox gptj gpt_bigcode opt bloom falcon mpt llama mistral mixtral qwen2 qwen3 qwen2_moe "
@@ -30,6 +31,7 @@ def of_today(config: Mapping[str, object]) -> tuple[JsonObject, tuple[str, ...]]
 
     Raises `BadModel` for an older form that a family does not cover.
     """
+    config = _stated(config)
     named, name = _class_of(config)
     notes: tuple[str, ...] = ()
     if config.get("model_type") is None and named is not None:
@@ -45,6 +47,13 @@ def of_today(config: Mapping[str, object]) -> tuple[JsonObject, tuple[str, ...]]
     if named is not None and named["head"].endswith(_CLASSIFIERS):
         notes += (f"saved with another head ({name}), which is left out: the logits are those of its unembedding",)
     return config, notes
+
+
+def _stated(config: Mapping[str, object]) -> JsonObject:
+    """Without what only the reader of another format may say: in a folder it is a field that nobody reads."""
+    own = {name: value for name, value in config.items() if name != OF_GGUF}
+    inner = own.get("text_config")
+    return {**own, "text_config": _stated(inner)} if isinstance(inner, Mapping) and OF_GGUF in inner else own
 
 
 def _class_of(config: Mapping[str, object]) -> tuple[re.Match[str] | None, str]:

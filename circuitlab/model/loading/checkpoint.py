@@ -13,8 +13,8 @@ from pathlib import Path
 
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel
-from circuitlab.model.files.gguf.header import MAGIC
 from circuitlab.model.files.gguf.parts import parts_of
+from circuitlab.model.files.misnamed import MAGIC
 from circuitlab.model.files.pickled import read_pickle
 from circuitlab.model.files.strict_json import read_object
 from circuitlab.model.files.tensors import MappedTensors, TensorSource, open_safetensors, open_shards, shard_table

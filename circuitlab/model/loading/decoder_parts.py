@@ -15,7 +15,7 @@ from circuitlab.model.loading.checkpoint import Checkpoint
 from circuitlab.model.loading.family import Keep, Opened, tokenizer_of
 from circuitlab.model.loading.huggingface import flag, head_size, number, size
 from circuitlab.model.loading.layout import Layout, Stored, Which, lay_out, linear, norm, stored
-from circuitlab.model.loading.rotary_scaling import context, rotary
+from circuitlab.model.loading.rotary_scaling import context, of_gguf, rotary
 
 ReadConfig = Callable[[JsonObject], tuple[ModelConfig, tuple[str, ...]]]
 
@@ -37,7 +37,7 @@ def rotary_fields(config: JsonObject, d_head: int, partial: float | None, n_ctx:
     positions, rescaling_notes = rotary(config, d_head, partial=partial)
     n_positions, context_notes = context(config, n_ctx)
     name, stated = "partial_rotary_factor", config.get("rope_parameters") or config.get("rope_scaling") or {}
-    assumed_share = partial is not None and not {name, "rotary_columns"} & {*stated, *config}
+    assumed_share = partial is not None and not {name, "columns"} & {*stated, *config, *of_gguf(config)}
     width, assumed = positions.dims or d_head, ", as the file states no share" if assumed_share else ""
     return (
         positions,

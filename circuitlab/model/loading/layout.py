@@ -25,6 +25,8 @@ from circuitlab.model.files.tensors import TensorSource, check_kind, copied
 from circuitlab.model.lazy_weights import Named, expected_shapes, need_names
 from circuitlab.model.loading.leftovers import refuse_attention
 
+UNEMBEDDINGS = ("lm_head.weight", "embed_out.weight", "language_model.lm_head.weight")  # whole names
+
 Step = Callable[[ModelConfig, Tensor], Tensor]
 Which = Literal["q", "k", "v", "o"]
 
@@ -289,14 +291,24 @@ def lay_out(config: ModelConfig, layout: Layout, source: TensorSource, resident:
     where weights of attention would be left over.
     """
     need_names(least_names(layout, config.n_layers), source, config.sizes)
+    layout, under_head = _tied_to_head(layout, source.names())
     prefix = next((p for p in layout.prefixes if p and any(n.startswith(p) for n in source.names())), "")
     parts = LaidOut(config, layout, source, prefix)
     used = _checked(parts)
     unused = sorted(n for n in source.names() - used if not n.endswith(layout.buffers or ("\0",)))
     refuse_attention(source, (n for n in unused if not n.startswith(layout.elsewhere or ("\0",))), config.n_layers == 0)
     notes = (f"unused tensors ({len(unused)}): {', '.join(unused[:12])}{' …' if len(unused) > 12 else ''}",) if unused else ()
+    if under_head in used:
+        notes += (f"the embedding is stored as {under_head} alone, to which it is tied",)
     tensors = copied(source, names=used) if resident else source
     return LaidOut(config, layout, tensors, prefix, frozenset(used)), notes
+
+
+def _tied_to_head(layout: Layout, names: frozenset[str]) -> tuple[Layout, str]:
+    """The layout in which a tied embedding may be stored under the unembedding's name alone, and that name, "" for none."""
+    table, out = layout.ends["embed.W_E"].name, layout.ends.get("unembed.W_U")
+    head = next((n for n in UNEMBEDDINGS if n in names), "") if out is None or out.name == table else ""
+    return (replace(layout, renamed={table: head, **layout.renamed}) if head else layout), head
 
 
 def _checked(parts: LaidOut) -> set[str]:

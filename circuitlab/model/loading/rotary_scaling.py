@@ -18,6 +18,7 @@ from circuitlab.model.config import Rotary
 from circuitlab.model.loading.huggingface import flag, number, size
 
 Frequencies = tuple[float, ...]
+OF_GGUF = "of_gguf"  # what only the reader of GGUF says: rotary `columns`, `divisors` of the frequencies; no folder states it
 _SHARE = "partial_rotary_factor"
 
 
@@ -65,13 +66,14 @@ def rotary(
     if base <= 0:
         raise BadModel("The configuration's rotary base is not above zero.", expected="a number such as 10000", got=f"{base:g}")
     plain = Rotary(base=base, dims=dims)
-    name = _name(fields)
+    name = "divided" if "divisors" in of_gguf(config) else _name(fields)
     if name == "default":
         return plain, notes
-    if name not in _SCALINGS:
+    rescale = _divided if "divisors" in of_gguf(config) else _SCALINGS.get(name)
+    if rescale is None:
         raise BadModel("The rotary rescaling is not known.", expected=" ".join(("default", *_SCALINGS)), got=name[:60])
     try:
-        theta, amplitude, rescaling = _SCALINGS[name](_Scaling(plain.frequencies(d_head), base, dims or d_head, fields, config))
+        theta, amplitude, rescaling = rescale(_Scaling(plain.frequencies(d_head), base, dims or d_head, fields, config))
     except (ArithmeticError, ValueError) as error:
         raise BadModel(
             f"The rotary rescaling {name} has impossible values.", expected="factors above 0", got=cause(error)
@@ -81,8 +83,8 @@ def rotary(
 
 def _columns(config: JsonObject, fields: JsonObject, d_head: int, partial: float | None) -> tuple[int, tuple[str, ...]]:
     """How many columns of a head rotate, 0 for all, and a note on a share that is stated and not used."""
-    if config.get("rotary_columns") is not None:  # GGUF counts them, in every family
-        columns = size(config, "rotary_columns")
+    if "columns" in (counted := of_gguf(config)):  # in every family
+        columns = size(counted, "columns")
     else:
         share = number(fields, _SHARE, number(config, _SHARE, 1.0 if partial is None else partial))
         if partial is None and share != 1:
@@ -95,6 +97,12 @@ def _columns(config: JsonObject, fields: JsonObject, d_head: int, partial: float
             got=str(columns),
         )
     return 0 if columns == d_head else columns, ()
+
+
+def of_gguf(config: Mapping[str, object]) -> JsonObject:
+    """What the reader of GGUF adds to a configuration, {} for a folder's."""
+    added = config.get(OF_GGUF)
+    return added if isinstance(added, Mapping) else {}
 
 
 def context(config: JsonObject, default: int) -> tuple[int, tuple[str, ...]]:
@@ -208,7 +216,7 @@ def _longrope(scaling: _Scaling) -> tuple[Frequencies, float, str]:
 
 def _divided(scaling: _Scaling) -> tuple[Frequencies, float, str]:
     """A divisor for each pair, worked out when the file was written (GGUF's `rope_freqs`)."""
-    stated = scaling.fields.get("divisors")
+    stated = of_gguf(scaling.config)["divisors"]
     divisors = [number({"divisors": x}, "divisors") for x in stated] if isinstance(stated, list) else []
     if len(divisors) != len(scaling.theta):
         expected = f"{number_of(len(scaling.theta), 'divisor')} of the rotary frequencies"
@@ -218,7 +226,6 @@ def _divided(scaling: _Scaling) -> tuple[Frequencies, float, str]:
 
 
 _SCALINGS: dict[str, Scaling] = {
-    "divided": _divided,
     "linear": _linear,
     "dynamic": _dynamic,
     "llama3": _llama3,

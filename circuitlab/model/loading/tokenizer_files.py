@@ -26,6 +26,7 @@ from circuitlab.model.loading.added_tokens import SPECIAL_NAMES, added_tokens, i
 from circuitlab.model.loading.checkpoint import read_json
 from circuitlab.model.loading.lone_vocabulary import from_one_file, unread
 from circuitlab.model.loading.other_formats import refuse_format
+from circuitlab.model.loading.tokenizer_beside import difference
 from circuitlab.model.text.chat_template import LARGEST as LARGEST_TEMPLATE
 from circuitlab.model.text.chat_template import ChatTemplate, template_among, too_large
 from circuitlab.model.text.tokenizer import Tokenizer, refuse_vocabulary
@@ -54,6 +55,7 @@ def find_tokenizer(folder: Path) -> Tokenizer | None:
     if has_template and isinstance(flag, bool) and flag != tokenizer.adds_bos:
         what = "prepends BOS" if tokenizer.adds_bos else "prepends nothing"
         tokenizer.notes = (f"tokenizer.json {what} to a text, tokenizer_config.json says otherwise; the former is followed",)
+    tokenizer.notes += difference(folder, tokenizer) if has_template else ()
     text, why = _template_text(folder, settings)
     named = {**optional(folder / "special_tokens_map.json"), **settings}
     spelled = lambda token: token.get("content") if isinstance(token, Mapping) else token

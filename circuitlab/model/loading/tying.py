@@ -9,9 +9,9 @@ import torch
 
 from circuitlab.disk.json_types import JsonObject
 from circuitlab.model.files.tensors import WEIGHT_KINDS, TensorSource
+from circuitlab.model.loading.layout import UNEMBEDDINGS
 
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tokens_embed.weight")
-_UNEMBEDDINGS = ("lm_head.weight", "embed_out.weight", "language_model.lm_head.weight")  # whole names
 _TIED = "tie_word_embeddings"
 
 
@@ -23,7 +23,7 @@ def untied_by_tensors(config: JsonObject, source: TensorSource) -> tuple[JsonObj
         return config, ()
     names = source.names()
     table = _only(n for n in names if any(n == end or n.endswith(f".{end}") for end in _EMBEDDINGS))
-    head = _only(n for n in _UNEMBEDDINGS if n in names)
+    head = _only(n for n in UNEMBEDDINGS if n in names)
     if not table or not head or _same(source, table, head):
         return config, ()
     untied = {**config, _TIED: False} | ({"text_config": {**inner, _TIED: False}} if inner else {})

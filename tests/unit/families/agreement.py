@@ -24,7 +24,7 @@ from circuitlab.engine.store import ModelStore
 from circuitlab.errors import BadInput, Refused
 from circuitlab.figures.contracts.panel import find_panel
 from circuitlab.model.folding import under
-from circuitlab.model.forward import forward
+from circuitlab.model.forward import forward, logits
 from circuitlab.model.loading import Opened, open_model
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.model.weights import parameters_of
@@ -51,6 +51,18 @@ def saved(path: Path, config: Any, dtype: torch.dtype = torch.float32, shards: s
             p.add_(spread * torch.randn_like(p)) if "norm" in name or p.dim() == 1 else p.copy_(spread * torch.randn_like(p))
     model.to(dtype).save_pretrained(path, max_shard_size=shards)
     return model
+
+
+def assert_reopened_agrees(path: Path) -> Opened:
+    """Logits of the files at `path`, as they are now, against those of `transformers`, which reads the same files."""
+    transformers = pytest.importorskip("transformers")
+    reference = transformers.AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager").eval()
+    ids = torch.randint(0, 31, (1, 23), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected = reference(ids).logits
+    opened = open_model(path)
+    assert torch.allclose(logits(opened.weights, ids), expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+    return opened
 
 
 def assert_agrees(path: Path, model: Any, tolerance: float = 1e-4) -> Opened:

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from circuitlab.model.forward import logits
-from circuitlab.model.loading import open_model
-from tests.unit.families.agreement import saved
+from tests.unit.families.agreement import assert_reopened_agrees, saved
 
 LLAMA = {
     "vocab_size": 31, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
@@ -27,6 +24,7 @@ BLOOM = {"vocab_size": 31, "hidden_size": 24, "n_layer": 2, "n_head": 6, "seq_le
 MPT = {"vocab_size": 31, "d_model": 24, "n_layers": 2, "n_heads": 3, "max_seq_len": 48}
 OPT = {**LLAMA, "ffn_dim": 40, "word_embed_proj_dim": 24}
 HALF, WIDE = {"partial_rotary_factor": 0.5}, {"head_dim": 12}
+OF_GGUF = {"rotary_columns": 2, "of_gguf": {"columns": 2, "divisors": [2.0, 3.0]}}  # what GGUF says, in a folder
 ROTATING_ALL = (
     "Llama", "Mistral", "Qwen2", "Olmo", "Olmo2", "Olmo3", "SmolLM3", "Granite", "Starcoder2", "Cohere", "Exaone4", "Falcon",
 )  # fmt: skip
@@ -44,6 +42,9 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], bool]] = {
     "Bloom": ("BloomConfig", BLOOM, WIDE, False),
     "Mpt": ("MptConfig", MPT, WIDE, False),
     "OPT": ("OPTConfig", OPT, WIDE, False),
+    "Llama, GGUF": ("LlamaConfig", LLAMA, OF_GGUF, False),
+    "Phi, GGUF": ("PhiConfig", LLAMA, OF_GGUF, False),
+    "Gemma3, GGUF": ("Gemma3TextConfig", GEMMA, OF_GGUF, False),
 }  # fmt: skip
 
 
@@ -58,10 +59,5 @@ def test_what_transformers_does_not_read_changes_no_number(tmp_path: Path, name:
         for one in [part for part in rope.values() if isinstance(part, dict)] or [rope]:
             one |= fields
     file.write_text(json.dumps(stated | fields))
-    reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
-    ids = torch.randint(0, 31, (1, 23), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        expected = reference(ids).logits
-    opened = open_model(tmp_path)
-    assert torch.allclose(logits(opened.weights, ids), expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+    opened = assert_reopened_agrees(tmp_path)
     assert any("is not used" in note for note in opened.notes) is noted

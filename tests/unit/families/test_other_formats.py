@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from circuitlab.cli.parser import main
 from circuitlab.errors import BadModel, UnknownFamily
+from circuitlab.model.files.tensors import open_safetensors
 from circuitlab.model.loading import open_model
 from tests.fuzz.corpus import CORPUS
 
@@ -45,9 +46,43 @@ FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     "pointer": ("model.safetensors", "pointer of Git LFS", lambda p: p.write_bytes(POINTER)),
     "pickled pointer": ("pytorch_model.bin", "pointer of Git LFS", lambda p: p.write_bytes(POINTER)),
     "page": ("model.safetensors", "web page", lambda p: p.write_bytes(b"<!doctype html><html><body>Sign in</body></html>")),
+    "pointer as gguf": ("model.gguf", "pointer of Git LFS", lambda p: p.write_bytes(POINTER)),
+    "page as gguf": ("model.gguf", "web page", lambda p: p.write_bytes(b"<!DOCTYPE html><title>Not here</title>")),
+    "zip as gguf": ("model.gguf", "packed archive", _zip),
     "packed": ("model.pt", "packed archive", lambda p: p.write_bytes(gzip.compress(b"x" * 100))),
     "zip": ("model.zip", "packed archive", _zip),
 }
+
+
+WEIGHTS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "safetensors": (".safetensors", lambda p: save_file({"a": torch.zeros(3)}, p)),
+    "torch": (".pt", lambda p: torch.save({"a": torch.zeros(3)}, p)),
+    "torch before zip": (".pt", lambda p: torch.save({"a": torch.zeros(3)}, p, _use_new_zipfile_serialization=False)),
+    "GGUF": (".gguf", lambda p: p.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))),
+}
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_weights_under_the_name_of_another_kind_are_said_to_be_what_they_are(tmp_path: Path, kind: str) -> None:
+    """A GGUF file is read under any name, as llama.cpp does; among shards it is none."""
+    own, write = WEIGHTS[kind]
+    named = {".safetensors": "a safetensors file", ".pt": "a checkpoint of torch", ".gguf": "a GGUF file"}[own]
+    for ending in {".safetensors", ".bin", ".pt", ".gguf"} - {own, ".bin" if own == ".pt" else own}:
+        path = CORPUS["gpt2-sharded"](tmp_path / ending)
+        alone, shard = tmp_path / f"weights{ending}", next(path.glob("*-of-*.safetensors"))
+        for file in (alone,) * (kind != "GGUF") + (shard,) * (own != ".safetensors"):
+            write(file)
+            with pytest.raises(BadModel, match=f"is {named}") as refused:
+                open_model(path if file == shard else file)
+            assert refused.value.what.startswith(file.name) and own.replace(".pt", ".bin") in refused.value.remedy
+
+
+@pytest.mark.parametrize("length", [0x0280, 0x0380, 0x0480, 0x0580])
+def test_a_header_whose_length_begins_like_a_pickle_is_a_header(tmp_path: Path, length: int) -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).ljust(length)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", length) + header.encode() + struct.pack("<f", 3.0))
+    assert torch.equal(open_safetensors(file).tensor("a"), load_file(file)["a"])
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -283,3 +283,42 @@ def test_mutated_files_are_typed_errors_or_tokenizers(tmp_path: Path) -> None:
         except BadModel:
             continue
         assert result is None or result.encode("a b") is not None
+
+
+def test_beside_a_tokenizer_json_it_is_not_read_as_in_transformers_and_said_where_it_differs(tmp_path: Path) -> None:
+    library, transformers = pytest.importorskip("sentencepiece"), pytest.importorskip("transformers")
+    own, other = cached("llama"), cached("digits apart")
+    write(tmp_path, tokenizer=description(own, "tokenizer.model"), tokenizer_config={"tokenizer_class": "LlamaTokenizer"})
+    (tmp_path / "tokenizer.model").write_bytes(own)
+    tokenizer = find_tokenizer(tmp_path)
+    assert tokenizer is not None and not any("otherwise" in note for note in tokenizer.notes)
+    (tmp_path / "tokenizer.model").write_bytes(other)
+    tokenizer, theirs = find_tokenizer(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer is not None
+    read = theirs.convert_ids_to_tokens(list(range(tokenizer.n_tokens)))
+    assert [tokenizer.raw(i) for i in range(tokenizer.n_tokens)] == read
+    pieces = library.SentencePieceProcessor(model_proto=other)
+    spelled = [pieces.id_to_piece(i) for i in range(pieces.get_piece_size())]
+    n = sum(i >= len(read) or read[i] != piece for i, piece in enumerate(spelled))
+    assert n > 20 and any(f"otherwise {n} of {len(spelled)} ids" in note for note in tokenizer.notes)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x0a", b"\x0a\x02\x0a", b"IQ== 0\nIg== 1\n", model_file([("<unk>", 0.0, 2), ("<s>", 0.0, 3)])]
+)
+def test_what_lies_beside_a_tokenizer_json_and_says_nothing_of_it_is_no_note(tmp_path: Path, data: bytes) -> None:
+    """Damaged, of another kind, or with other names of special tokens alone."""
+    write(tmp_path, tokenizer=description(cached("llama"), "tokenizer.model"))
+    (tmp_path / "tokenizer.model").write_bytes(data)
+    tokenizer = find_tokenizer(tmp_path)
+    assert tokenizer is not None and not tokenizer.notes
+
+
+def test_a_byte_may_be_spelled_as_its_character_beside_it(tmp_path: Path) -> None:
+    """As Gemma's tab is."""
+    spec = description(cached("llama"), "tokenizer.model")
+    spec["model"]["vocab"] = {"~" if text == "<0x7E>" else text: i for text, i in spec["model"]["vocab"].items()}
+    write(tmp_path, tokenizer=spec)
+    (tmp_path / "tokenizer.model").write_bytes(cached("llama"))
+    tokenizer = find_tokenizer(tmp_path)
+    assert tokenizer is not None and not tokenizer.notes

@@ -10,9 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from circuitlab.errors import BadModel
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
-from tests.unit.families.agreement import saved
+from tests.unit.families.agreement import assert_reopened_agrees, saved
 from tests.unit.families.test_fields_not_read import BLOOM, GEMMA, GPT, LLAMA, MPT, NEO, OPT
 
 CASES: dict[str, dict[str, Any]] = {
@@ -31,12 +32,7 @@ def test_two_tables_of_different_numbers_are_two_tables(tmp_path: Path, name: st
     file = tmp_path / "config.json"
     fields = json.loads(file.read_text()) | {"tie_word_embeddings": stated}
     file.write_text(json.dumps({key: value for key, value in fields.items() if value is not None}))
-    reference = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager").eval()
-    ids = torch.randint(0, 31, (1, 23), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        expected = reference(ids).logits
-    opened = open_model(tmp_path)
-    assert torch.allclose(logits(opened.weights, ids), expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+    opened = assert_reopened_agrees(tmp_path)
     assert any(UNTIED in note for note in opened.notes) and not opened.weights.config.tied
 
 
@@ -52,6 +48,29 @@ def test_two_tables_of_the_same_numbers_are_one(tmp_path: Path, name: str) -> No
     with torch.no_grad():
         torch.testing.assert_close(logits(opened.weights, ids), model(ids).logits, atol=1e-3, rtol=1e-4)
     assert opened.weights.config.tied and not any(UNTIED in note for note in opened.notes)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "GPTNeoX"])
+def test_a_tied_table_may_be_stored_as_the_unembedding_alone(tmp_path: Path, name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    saved(tmp_path, getattr(transformers, f"{name}Config")(**CASES[name], tie_word_embeddings=True))
+    tensors = load_file(tmp_path / "model.safetensors")
+    table = next(n for n in tensors if n.endswith(("embed_tokens.weight", "wte.weight", "word_embeddings.weight")))
+    save_file({"lm_head.weight" if n == table else n: x for n, x in tensors.items()}, tmp_path / "model.safetensors")
+    opened = assert_reopened_agrees(tmp_path)
+    assert any("stored as lm_head.weight alone" in note for note in opened.notes)
+
+
+def test_an_embedding_that_is_not_tied_is_not_taken_from_the_unembedding(tmp_path: Path) -> None:
+    """Here `transformers` draws the embedding at random."""
+    transformers = pytest.importorskip("transformers")
+    for name, table in {"Llama": "model.embed_tokens.weight", "GPTNeoX": "gpt_neox.embed_in.weight"}.items():
+        saved(tmp_path, getattr(transformers, f"{name}Config")(**CASES[name], tie_word_embeddings=False))
+        tensors = load_file(tmp_path / "model.safetensors")
+        del tensors[table]
+        save_file(tensors, tmp_path / "model.safetensors")
+        with pytest.raises(BadModel, match="lack tensors"):
+            open_model(tmp_path)
 
 
 def test_an_untied_gemma_3_beside_its_pictures_has_its_own_unembedding(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from circuitlab.counting import number_of
 from circuitlab.disk.json_types import JsonDict, JsonObject
 from circuitlab.errors import BadModel, quoted
 from circuitlab.model.files.gguf.kinds import KINDS, Kind
+from circuitlab.model.files.misnamed import GGUF, MAGIC, refuse_misnamed
 from circuitlab.model.files.whole_file import WholeFile
 
-MAGIC = b"GGUF"
 _LARGEST = 128 * 2**20  # bytes of a header: vocabularies of 500,000 tokens with their merges take 40 MB
 _CHUNK = 4 * 2**20
 _MOST_KEYS, _MOST_TENSORS, _MOST_AXES, _LONGEST_NAME = 4096, 2**17, 4, 64
@@ -66,6 +66,7 @@ class Header:
 
 def read_header(file: WholeFile) -> Header:
     """The header of a file. Raises `BadModel` for a damaged one, or of a version that is not read."""
+    refuse_misnamed(file, GGUF)
     walk = _Walk(file)
     if walk.take(4) != MAGIC:
         raise _bad(file.name, "GGUF at the beginning", "other bytes")

@@ -12,6 +12,7 @@ from circuitlab.disk.json_types import JsonDict
 from circuitlab.errors import BadModel
 from circuitlab.model.files.gguf.tensors import GgufTensors
 from circuitlab.model.loading.gguf.said import Said
+from circuitlab.model.loading.rotary_scaling import OF_GGUF
 
 Config = JsonDict
 
@@ -76,19 +77,21 @@ def rotary(said: Said, tensors: GgufTensors, base: float = 10000.0, base_of: str
         base = said.ask.number("rotary_base", base, f"{base_of}; the file states none")
     columns = d_head(said)
     fields: Config = {"rope_theta": base}
+    added: Config = {}
     turning = said.size("rope.dimension_count", columns)
     if turning != columns:
         if not 2 <= turning <= columns:
             raise BadModel("The rotated columns do not fit the heads.", expected=f"2 to {columns}", got=str(turning))
-        fields["rotary_columns"] = turning
-    return {**fields, **_rescaling(said, tensors)}
+        added["columns"] = turning
+    if said.tensor("rope_freqs.weight"):
+        added["divisors"] = tensors.tensor("rope_freqs.weight").flatten().tolist()
+    else:
+        fields |= _rescaling(said, tensors)
+    return {**fields, OF_GGUF: added}
 
 
 def _rescaling(said: Said, tensors: GgufTensors) -> Config:
     """The rescaling of the frequencies, under Hugging Face's names."""
-    if said.tensor("rope_freqs.weight"):
-        divisors = tensors.tensor("rope_freqs.weight").flatten().tolist()
-        return {"rope_scaling": {"rope_type": "divided", "divisors": divisors}}
     if said.tensor("rope_factors_short.weight"):
         return _longrope(said, tensors)
     kind = said.text(f"{said.architecture}.rope.scaling.type", "linear" if said.has("rope.scaling.factor") else "none")
