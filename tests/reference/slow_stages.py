@@ -12,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.reference.slow_trained import weights
-
-N_HEADS = 4
+from tests.reference.slow_trained import GPT2_HEADS, weights
 
 
 @dataclass
@@ -51,7 +49,7 @@ def output(s: Stages, layer: int, head: int) -> np.ndarray:
     """[d_head, d_model] W_O of a head."""
     if "embed.W_E" in s.w:
         return s.w[f"layers.{layer}.W_O"][head]
-    return s.w[f"h.{layer}.attn.c_proj.weight"].reshape(N_HEADS, -1, s.w["wte.weight"].shape[1])[head]
+    return s.w[f"h.{layer}.attn.c_proj.weight"].reshape(GPT2_HEADS, -1, s.w["wte.weight"].shape[1])[head]
 
 
 def _attention_only(s: Stages) -> None:
@@ -79,7 +77,7 @@ def _gpt2(s: Stages) -> None:
     for i in range(2):
         s.stream[f"L{i} in"] = x
         q, k, v = np.split(linear(_norm(s, x, f"h.{i}.ln_1"), f"h.{i}.attn.c_attn"), 3, axis=-1)
-        q, k, v = (part.reshape(n, N_HEADS, -1).transpose(1, 0, 2) for part in (q, k, v))
+        q, k, v = (part.reshape(n, GPT2_HEADS, -1).transpose(1, 0, 2) for part in (q, k, v))
         s.patterns.append(pattern(q, k))
         s.values.append(v)
         out = linear((s.patterns[i] @ v).transpose(1, 0, 2).reshape(n, -1), f"h.{i}.attn.c_proj")

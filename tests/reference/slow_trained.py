@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 Weights = dict[str, np.ndarray]
-N_HEADS = 4
+GPT2_HEADS = 4  # of gpt-mini, whose matrices of all heads stand side by side
 
 
 class Ran(NamedTuple):
@@ -72,7 +72,7 @@ def _attention_only(
             k[:, :, 1:] = share * k[:, :, 1:] + (1 - share) * k[:, :, :-1]
         A = _softmax(q, k) if patterns is None else patterns[len(seen)]
         out = A @ (x[:, None] @ layer["W_V"]) @ layer["W_O"]
-        x = x + sum(out[:, h] for h in range(N_HEADS) if (len(seen), h) != zero)
+        x = x + sum(out[:, h] for h in range(out.shape[1]) if (len(seen), h) != zero)
         seen.append(A)
     return x, w["unembed.W_U"], seen
 
@@ -90,7 +90,7 @@ def _gpt2(
     x, seen = w["wte.weight"][tokens] + w["wpe.weight"][: tokens.shape[1]], []
     while (name := f"h.{len(seen)}") + ".ln_1.weight" in w:
         qkv = np.split(linear(_norm(x, w, f"{name}.ln_1"), f"{name}.attn.c_attn"), 3, axis=-1)
-        q, k, v = (np.stack(np.split(part, N_HEADS, axis=-1), axis=1) for part in qkv)
+        q, k, v = (np.stack(np.split(part, GPT2_HEADS, axis=-1), axis=1) for part in qkv)
         A = _softmax(q, k) if patterns is None else patterns[len(seen)]
         z = A @ v
         if zero is not None and zero[0] == len(seen):
@@ -125,7 +125,7 @@ def copying(w: Weights, layer: int, head: int) -> float:
         W_V, W_O = w[f"layers.{layer}.W_V"][head], w[f"layers.{layer}.W_O"][head]
     else:
         name, W_E = f"transformer.h.{layer}", w["transformer.wte.weight"]
-        own = np.split(np.arange(W_E.shape[1]), N_HEADS)[head]
+        own = np.split(np.arange(W_E.shape[1]), GPT2_HEADS)[head]
         W_V = w[f"{name}.ln_1.weight"][:, None] * w[f"{name}.attn.c_attn.weight"][:, 2 * W_E.shape[1] + own]
         W_U = w["transformer.ln_f.weight"][:, None] * W_E.T
         W_V, W_U, W_O = W_V - W_V.mean(0), W_U - W_U.mean(0), w[f"{name}.attn.c_proj.weight"][own]

@@ -8,57 +8,74 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.attribution.score_expansion import ScoreExpansionParams
+from circuitlab.analysis.behaviour.token_loss import TokenLossParams
 from circuitlab.analysis.interventions.ablation import AblationParams, AblationResult
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
-from circuitlab.model.subject import Head, ModelRef, Subject
+from circuitlab.engine.store import ModelStore
+from circuitlab.model.subject import ModelRef, Subject
+from tests.shipped_models import config_of, heads_of, induction_head, previous_token_head, score_of
 
 REF = ModelRef("builtin:attn-only-2l")
-INDUCTION, PREVIOUS, OTHERS = Head(1, 1), Head(0, 1), (Head(1, 0), Head(0, 2), Head(0, 3))
+HEADS, PREVIOUS = heads_of("attn-only-2l"), previous_token_head()
+INDUCTION = tuple(head for head in HEADS if score_of("attn-only-2l", "prefix_matching")[head] > 0.5)
 BLOCK, SEEDS = 25, 4
 
 
 def repeated(seed: int) -> tuple[int, ...]:
-    once = np.random.default_rng(seed).integers(1, 4096, BLOCK).tolist()
+    once = np.random.default_rng(seed).integers(1, config_of("attn-only-2l")["d_vocab"], BLOCK).tolist()
     return (0, *once, *once)
 
 
-def left_of_the_drop(engine: Engine, head: Head, frozen: bool = False) -> float:
-    """Share of the second repetition's loss drop that is left without a head, mean over seeds."""
-    shares = []
+def _drop(loss: np.ndarray) -> float:
+    """By how much the mean loss of the second repetition is smaller."""
+    return float(np.mean(loss[1 : BLOCK + 1]) - np.mean(loss[BLOCK + 2 :]))
+
+
+def left_of_the_drop(engine: Engine, frozen: bool = False) -> dict[Any, float]:
+    """Share of the second repetition's loss drop that is left without a head and without `INDUCTION`, mean over seeds."""
+    shares = list[dict[Any, float]]()
     for seed in range(SEEDS):
         subject = Subject(REF, repeated(seed))
-        loss: Any = engine.answer(Request.named("token_loss", _params("token_loss"), subject)).result
-        result = engine.answer(Request.named("ablation", AblationParams(heads=(head,), frozen=frozen), subject)).result
-        assert isinstance(result, AblationResult) and result.exact[head]
-        cut = loss.loss + result.token_change[head]
-        drop = lambda row: np.mean(row[1 : BLOCK + 1]) - np.mean(row[BLOCK + 2 :])
-        shares.append(drop(cut) / drop(loss.loss))
-    return float(np.mean(shares))
+        loss: Any = engine.answer(Request.named("token_loss", TokenLossParams(), subject)).result
+        cuts = (AblationParams(frozen=frozen), AblationParams(frozen=frozen, what="set", heads=INDUCTION))
+        each, together = (engine.answer(Request.named("ablation", params, subject)).result for params in cuts)
+        assert isinstance(each, AblationResult) and isinstance(together, AblationResult) and each.exact.all()
+        cut = {head: each.token_change[head] for head in HEADS} | {INDUCTION: together.set_change[0]}
+        shares.append({what: _drop(loss.loss + change) / _drop(loss.loss) for what, change in cut.items()})
+    return {what: float(np.mean([one[what] for one in shares])) for what in shares[0]}
 
 
-def _params(name: str) -> Any:
-    from circuitlab.analysis.base import find_analysis
-
-    return find_analysis(name).params()
-
-
-def test_without_the_induction_head_the_drop_is_gone(engine: Engine) -> None:
-    assert left_of_the_drop(engine, INDUCTION) < 0.2
-    assert left_of_the_drop(engine, INDUCTION, frozen=True) == pytest.approx(left_of_the_drop(engine, INDUCTION))  # last layer
-    assert all(left_of_the_drop(engine, head) > 0.85 for head in OTHERS)
+@pytest.fixture(scope="module")
+def left() -> dict[Any, float]:
+    return left_of_the_drop(Engine(ModelStore()))
 
 
-def test_the_previous_token_head_is_needed_for_the_pattern_only(engine: Engine) -> None:
-    assert left_of_the_drop(engine, PREVIOUS) < 0.2
-    assert left_of_the_drop(engine, PREVIOUS, frozen=True) > 0.95
+@pytest.fixture(scope="module")
+def left_frozen() -> dict[Any, float]:
+    return left_of_the_drop(Engine(ModelStore()), frozen=True)
+
+
+def test_without_the_induction_heads_the_drop_is_gone(left: dict[Any, float], left_frozen: dict[Any, float]) -> None:
+    assert left[INDUCTION] < 0.2
+    last = [head for head in HEADS if head.layer == 1]
+    assert {head.layer for head in INDUCTION} == {1} and min(last, key=left.__getitem__) == induction_head()
+    assert all(left_frozen[head] == pytest.approx(left[head]) for head in last), "no pattern is above them"
+    assert all(left[head] > 0.85 for head in last if head not in INDUCTION)
+
+
+def test_the_previous_token_head_is_needed_for_the_pattern_only(left: dict[Any, float], left_frozen: dict[Any, float]) -> None:
+    assert left[PREVIOUS] < 0.2
+    assert left_frozen[PREVIOUS] > 0.95
+    first = sorted(left[head] for head in HEADS if head.layer == 0)
+    assert first[0] == left[PREVIOUS] and all(share > 0.85 for share in first[2:]), "one more head is leant on"
 
 
 def test_keys_of_the_previous_token_head_make_most_of_an_induction_score(engine: Engine) -> None:
     tokens = repeated(0)
     subject = Subject(REF, tokens)
     destination = BLOCK + 10
-    params = ScoreExpansionParams(INDUCTION, destination, destination - BLOCK + 1)
+    params = ScoreExpansionParams(induction_head(), destination, destination - BLOCK + 1)
     result: Any = engine.answer(Request.named("score_expansion", params, subject)).result
     key = [i for i, head in enumerate(result.heads.tolist()) if tuple(head) == PREVIOUS]
     assert len(key) == 1
