@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,11 @@ from circuitlab.model.text.tokenizer import Tokenizer
 from tests.models import FULL, TINY
 
 ROOT = Path(__file__).resolve().parent.parent
-SHAPE = {"n_heads": 4, "d_model": 24, "d_head": 6, "d_vocab": 4096, "d_vocab_out": 4096, "n_ctx": 256}
+SHIPPED = ROOT / "models" / "attn-only-2l"
+OF_SHIPPED = json.loads((SHIPPED / "config.json").read_text())
+WIDTH, HEADS, VOCABULARY = 24, OF_SHIPPED["n_heads"], OF_SHIPPED["d_vocab"]
+SHAPE = {"n_heads": HEADS, "d_model": WIDTH, "d_head": WIDTH // HEADS, "d_vocab": VOCABULARY, "d_vocab_out": VOCABULARY}
+SHAPE |= {"n_ctx": 256}
 # (configuration, seed): with these the heads that look back one position and at their own stand in the first layer, and the one
 # that scores highest in prefix matching in the last, as in models that were trained
 MODELS: dict[str, tuple[ModelConfig, int]] = {
@@ -33,7 +38,7 @@ MODELS: dict[str, tuple[ModelConfig, int]] = {
     ),
 }
 STEPS = (0, 64, 256, 1024, 2000, 3000, 3500, 4000, 4500, 5000, 7000)
-# as many points as the shipped series of the two-layer model has: lessons read single ones
+# dense about the change, as the shipped series of the two-layer model is
 LONG = (0, 64, 128, 256, 512, 1024, 2048, 2500, *range(3000, 6001, 250), 6500, 7000, 8192)
 SAID = {"texts": 4, "context": 128, "early": [12, 24], "late": [116, 127], "block": 50, "samples": 2, "seed": 1, "half": 63}
 SAID |= {"tokens": 64, "tokens_position": 127, "tokens_seed": 2, "sha256": {"tokens": "same", "held_out": "same"}}
@@ -41,11 +46,10 @@ SAID |= {"tokens": 64, "tokens_position": 127, "tokens_seed": 2, "sha256": {"tok
 
 def write_models(folder: Path) -> Path:
     """All of `MODELS` as directories in a folder, each with a series, a tokenizer and the counted bigrams."""
-    shipped = ROOT / "models" / "attn-only-2l"
-    tokenizer = Tokenizer.from_file(shipped / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(SHIPPED / "tokenizer.json")
     for name, (config, seed) in MODELS.items():
         save_directory(folder / name, config, random_tensors(config, seed, 0.35), tokenizer)
-        shutil.copy(shipped / "bigrams.safetensors", folder / name)
+        shutil.copy(SHIPPED / "bigrams.safetensors", folder / name)
         (folder / name / "checkpoints").mkdir()
         kept = LONG if name == "attn-only-2l" else STEPS
         for i, step in enumerate(kept):
