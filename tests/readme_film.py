@@ -10,7 +10,13 @@ from circuitlab import api
 from circuitlab.disk.paths import resource
 
 TEXT = "Mr and Mrs Hursley of the mill, said that Mr and Mrs Hursley"
-STEP = {"model": "attn-only-2l", "text": TEXT, "heads": ["L1H1"], "show": ["training", "attention"], "play": [0, "final"]}
+STEP = {
+    "model": "attn-only-2l",
+    "text": TEXT,
+    "heads": "best final prefix_matching",
+    "show": ["training", "attention"],
+    "play": [0, "final"],
+}
 
 
 def main() -> None:

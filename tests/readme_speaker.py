@@ -21,7 +21,8 @@ from circuitlab.gui.shell.main import make_window, settle
 
 STAGE = QSize(1280, 720)
 TEXT = "Mr and Mrs Hursley of the mill, said that Mr and Mrs Hursley"
-BASE: dict[str, Any] = {"model": "attn-only-2l", "text": TEXT, "heads": ["L1H1"], "cut": [], "pin": []}
+BASE: dict[str, Any] = {"model": "attn-only-2l", "text": TEXT, "heads": "best prefix_matching", "cut": [], "pin": []}
+VALUES = {"earlier": {"analysis": "head_scores", "read": "best(previous_token)", "format": "head"}}
 STEPS = (
     ("What follows Mr?", "The model has read the name once.", "Ask the room first.", {"show": ["predictions"]}),
     (
@@ -31,14 +32,18 @@ STEPS = (
         "on the left is attention that rests on BOS\n\nIf asked when it learned that: step 4.",
         {"show": ["attention"]},
     ),
-    ("It needs a head below", "L0H1 writes what stood before.", "", {"show": ["composition"]}),
+    ("It needs a head below", "{earlier} writes what stood before.", "", {"show": ["composition"]}),
     ("Over its training", "", "", {"show": ["training"]}),
 )
 
 
 def main() -> None:
     """Write it."""
-    steps = [{"title": title, "text": text, "aside": aside, "set": {**BASE, **words}} for title, text, aside, words in STEPS]
+    steps: list[dict[str, Any]] = [
+        {"title": title, "text": text, "aside": aside, "set": {**BASE, **words}} for title, text, aside, words in STEPS
+    ]
+    for step in steps:
+        step |= {"values": VALUES} if "{earlier}" in step["text"] else {}
     session = {
         "circuitlab": "session",
         "version": 1,

@@ -17,7 +17,7 @@ from circuitlab.errors import BadInput, CircuitLabError, NotFetched
 from circuitlab.lessons.lesson import Lesson, read
 from circuitlab.model.subject import Head, ModelRef, Target
 from circuitlab.state.state import Selection, State
-from circuitlab.story.setup import BEST, Other, Setup, Views
+from circuitlab.story.setup import BEST, FINAL, Other, Setup, Views
 from circuitlab.story.story import Step
 from circuitlab.story.text import LINK, PLACE, links
 from circuitlab.story.values import READ, WORDS, Value, live_controls
@@ -76,7 +76,7 @@ def _step(lesson: Lesson, number: int, step: Step, views: Views, docks: Collecti
             yield from _faults_of(lambda model=model: _reference(model), f"model {model!r}")
     cuts = [text for o in others for text in o.cut or ()]
     for text in (*(setup.heads or ()), *(setup.cut or ()), *(setup.edge or ()), *cuts):
-        if text.startswith(BEST) and text.removeprefix(BEST).strip() not in SCORES:
+        if text.startswith(BEST) and text.removeprefix(BEST).removeprefix(f"{FINAL} ").strip() not in SCORES:
             yield f"no score {text.removeprefix(BEST)!r}; there are {' '.join(SCORES)}"
     if lesson.setup(number).model is None and step.setup is not None:
         yield "no model yet"

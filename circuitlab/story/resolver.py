@@ -287,6 +287,9 @@ class Resolver:
         return tuple(dict.fromkeys(heads))
 
     def _best(self, score: str, model: OpenModel) -> Head:
+        """The head that scores best; of "final …" with the final weights, whichever checkpoint the model is at."""
+        if score.startswith(f"{FINAL} "):
+            score, model = score.removeprefix(f"{FINAL} "), self.engine.store.open(replace(model.ref, checkpoint=None))
         result = self.engine.answer(Request(head_scores, HeadScoresParams(), Subject(model.ref)), self.ctx).result
         if score not in result.names:
             raise BadInput(

@@ -12,10 +12,11 @@
 
 `read` is an attribute of the result, or an array with indices: "mean", "loss[-1]", "loss[26:51]", "mean[prefix_matching, head]",
 "prefix_matching[L1H3]", "values[0, destination, source]". An index is a number or a slice, a head (two indices: layer, head), one
-of head, destination, source, token, or one of the result's own `names`. The result is one number, or reduced to one by mean(…),
-sum(…), max(…), min(…); exp(…) and abs(…) apply to one number. best(…) is the argmax: a head for an array over layers and heads,
-else an index. "best prefix_matching" is a head: as an index its layer and head, in `set` its name, and alone (then without an
-analysis) its name in the text.
+of head, destination, source, token, a point of a training ("loss[checkpoint]", "loss[begin-1000]": `story/training_points`), or
+one of the result's own `names`. The result is one number, or reduced to one by mean(…), sum(…), max(…), min(…); exp(…) and abs(…)
+apply to one number. best(…) is the argmax: a head for an array over layers and heads, else an index. "best prefix_matching" is a
+head: as an index its layer and head, in `set` its name, and alone (then without an analysis) its name in the text; "best final
+prefix_matching" is the one of the final weights, at whatever checkpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from circuitlab.errors import BadInput, UsageError
 from circuitlab.model.plain import fields, to_json
 from circuitlab.model.subject import Head
 from circuitlab.state.state import State
-from circuitlab.story.setup import Other
+from circuitlab.story.setup import FINAL, Other
+from circuitlab.story.training_points import point_of
 from circuitlab.story.words import SUBJECT_KEYS, Refuse, read_other, table_of
 
 LONGEST_READ = 500  # characters
@@ -50,7 +52,7 @@ _REDUCTIONS: dict[str, Callable[[np.ndarray], object]] = {
     "min": np.nanmin,
 }
 _SLICE = re.compile(r"^(-?\d*):(-?\d*)$")
-BEST_HEAD = re.compile(r"\bbest (\w+)")
+BEST_HEAD = re.compile(r"\bbest ((?:final )?\w+)")
 _KEYS = ("analysis", "set", "read", "format", "on", "minus", *SUBJECT_KEYS)
 _NAME = re.compile(r"^[a-z][a-z0-9_]*$")
 WORDS = (
@@ -120,7 +122,9 @@ def read_value(name: str, table: object, refuse: Refuse, tolerant: bool = False)
         raise refuse(name, f"The value {name} cannot be read.", " ".join(_KEYS), got)
     texts = {k: table.get(k, d) for k, d in (("analysis", ""), ("read", ""), ("format", ".2f"), ("on", ""), ("minus", ""))}
     if isinstance(texts["read"], str) and (alone := BEST_HEAD.fullmatch(texts["read"].strip())):
-        texts |= {"read": f"best({alone[1]})", "analysis": texts["analysis"] or "head_scores", "format": "head"}
+        final, score = alone[1].startswith(f"{FINAL} "), alone[1].removeprefix(f"{FINAL} ")
+        texts |= {"read": f"best({score})", "analysis": texts["analysis"] or "head_scores", "format": "head"}
+        table = table | ({"checkpoint": FINAL} if final else {})
     if not all(isinstance(v, str) for v in texts.values()) or not texts["analysis"] or not texts["read"]:
         raise refuse(name, f"The value {name} lacks something.", "analysis and read, as texts", table)
     if len(texts["read"]) > LONGEST_READ:
@@ -273,6 +277,8 @@ def _index(word: str, result: Any, state: State, value: Value) -> list[Any]:
     choices |= {"token": [selection.token]} if selection.token is not None else {}
     if word in choices:
         return choices[word]
+    if (point := point_of(word, result, state.model.checkpoint)) is not None:
+        return [point]
     try:
         return list(Head.parse(word))
     except UsageError as error:

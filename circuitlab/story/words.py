@@ -11,7 +11,8 @@
     special = false                 # whether spellings of special tokens in the text are read as these tokens; true by default
     draft = "…"                     # the editor's content that the model could not take, beside the prompt
     heads = ["L1H1"]                # the first one leads; "best prefix_matching": the head with the largest such score of
-                                    #   `head_scores`, computed when the step is shown. heads = "best …" is a list of one
+                                    #   `head_scores`, computed when the step is shown; "best final prefix_matching": that of the
+                                    #   final weights, at whatever checkpoint. heads = "best …" is a list of one
     cut = ["L0H1"]                  # heads to zero-ablate, "best …" too; [] none. Without a pin the reference is the uncut state
     edits = [{ op = "zero", site = "pattern", layer = 1, heads = [0], positions = [9], sources = [4] }]
                                     #   or interventions of every kind, with value, source, align, from (the path's sender) and

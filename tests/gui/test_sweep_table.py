@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 import circuitlab.api as lab
+from circuitlab.disk.paths import shipped
 from circuitlab.engine.engine import GIB
 from circuitlab.errors import BadInput
 from circuitlab.figures.marks import Lines, Rows
@@ -30,6 +32,12 @@ from tests.gui.driving import dock, settle
 from tests.models import CONFIGS, directory
 
 TEXTS = ["one two one two", "a b c a b", "too long " * 4000, "the cat\nsat"]
+OPEN = shipped("models") / "attn-only-2l"
+KEPT = sorted(int(path.stem.removeprefix("step-")) for path in (OPEN / "checkpoints").glob("step-*"))
+STEPS = (KEPT[1], KEPT[len(KEPT) // 2], KEPT[-1])
+EARLY, MIDDLE = map(str, STEPS[:2])
+SHAPE = json.loads((OPEN / "config.json").read_text())
+LINES = 2 * SHAPE["n_layers"] * SHAPE["n_heads"]  # as many as heads, intact and with an intervention
 LOSS = Chosen("token_loss", "mean_loss", "texts")
 HEADS = Chosen("direct_attribution", "heads", "texts")
 
@@ -41,7 +49,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory(folder / "small", CONFIGS["attention-only"])
     data: dict[str, Any] = {
         "title": "a try",
-        "models": {"open": ["attn-only-2l", "small"], "steps": [128, 512, 7000, "final"]},
+        "models": {"open": ["attn-only-2l", "small"], "steps": [*STEPS, "final"]},
         "prompts": [{"texts": TEXTS}],
         "analyses": [{"name": "token_loss"}, {"name": "direct_attribution"}, {"name": "ov_spectrum"}],
         "edits": [{"name": "no L0H2", "cut": ["L0H2"]}],
@@ -61,7 +69,7 @@ def test_means_along_the_training_are_those_of_pandas(swept: Path) -> None:
     own = pandas_table(swept, HEADS)
     own = own[own["step"].notna()]
     assert data.steps.tolist() == sorted(int(step) for step in own["step"].unique())
-    assert data.unit == own["unit"].iloc[0] and not data.doubled and len(data.names) == 16
+    assert data.unit == own["unit"].iloc[0] and not data.doubled and len(data.names) == LINES
     summary = lab.Sweep(swept).summary()
     assert data.unplaced == (summary["step"].isna() & (summary["metric"] == "heads")).sum() > 0
     seen = 0
@@ -73,12 +81,12 @@ def test_means_along_the_training_are_those_of_pandas(swept: Path) -> None:
         np.testing.assert_allclose(data.sd[i, j], values.std(ddof=1), rtol=1e-9)
         np.testing.assert_allclose(data.se[i, j], values.sem(), rtol=1e-9)
         seen += 1
-    assert seen == np.isfinite(data.mean).sum() == 16 * 4
+    assert seen == np.isfinite(data.mean).sum() == LINES * 4
 
 
 def test_values_by_prompt_are_those_of_pandas(swept: Path) -> None:
-    result = SweepTable(swept).by_prompt(LOSS, "512")
-    own = pandas_table(swept, LOSS).query("step == 512")
+    result = SweepTable(swept).by_prompt(LOSS, MIDDLE)
+    own = pandas_table(swept, LOSS).query(f"step == {MIDDLE}")
     assert result.numbers.tolist() == [1, 2, 4] and result.texts == (TEXTS[0], TEXTS[1], TEXTS[3]) and result.unit == "nats"
     for i, edit in enumerate(("unmodified", "no L0H2")):
         assert result.names[i] == edit
@@ -89,7 +97,7 @@ def test_values_by_prompt_are_those_of_pandas(swept: Path) -> None:
 def test_the_caption_says_what_was_measured_what_failed_and_of_which_weights(swept: Path) -> None:
     table, cells = SweepTable(swept), pd.read_csv(swept / "cells.csv")
     assert table.counts == cells["status"].value_counts().to_dict()
-    figure = along_figure(table, LOSS, table.along_training(LOSS), "512")
+    figure = along_figure(table, LOSS, table.along_training(LOSS), MIDDLE)
     refused, unplaced = (cells["status"] == "refused").sum(), 2
     for words in (
         "token_loss: mean_loss over the prompts of texts",
@@ -103,8 +111,9 @@ def test_the_caption_says_what_was_measured_what_failed_and_of_which_weights(swe
         assert words in figure.caption, words
     lines, rows = figure.find("along the training"), figure.find("at one step")
     assert isinstance(lines, Lines) and isinstance(rows, Rows)
-    assert lines.y_axis.label == "mean mean_loss, nats" and lines.current == 512
-    assert rows.heading == "At step 512" and [column.name for column in rows.columns][1:] == ["mean", "s.e.", "sd", "prompts"]
+    assert lines.y_axis.label == "mean mean_loss, nats" and lines.current == int(MIDDLE)
+    assert rows.heading == f"At step {int(MIDDLE):,}"
+    assert [column.name for column in rows.columns][1:] == ["mean", "s.e.", "sd", "prompts"]
 
 
 def test_what_is_left_out_is_announced(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +121,13 @@ def test_what_is_left_out_is_announced(swept: Path, monkeypatch: pytest.MonkeyPa
     data = table.along_training(HEADS)
     monkeypatch.setattr(pictures, "MOST", 3)
     monkeypatch.setattr(pictures, "COLUMNS", 2)
-    figure = along_figure(table, HEADS, data, "512")
+    figure = along_figure(table, HEADS, data, MIDDLE)
     lines = figure.find("along the training")
     assert isinstance(lines, Lines) and figure.shown == (3, len(data.names))
     spread = np.nanmax(data.mean, axis=1) - np.nanmin(data.mean, axis=1)
     assert {data.names.index(name) for name in lines.names} == set(np.argsort(-spread)[:3].tolist())
-    result = table.by_prompt(HEADS, "512")
-    assert prompts_figure(table, HEADS, result, "512").shown == (2, len(result.names))
+    result = table.by_prompt(HEADS, MIDDLE)
+    assert prompts_figure(table, HEADS, result, MIDDLE).shown == (2, len(result.names))
 
 
 def test_weights_alone_have_lines_and_no_prompt(swept: Path) -> None:
@@ -132,12 +141,12 @@ def test_the_dialog_draws_what_is_chosen(window: Window, qtbot: QtBot, swept: Pa
     (dialog,) = window.findChildren(SweepTableDialog)
     settle(qtbot, window)
     qtbot.waitUntil(lambda: isinstance(dialog.view.figure.find("along the training"), Lines))
-    assert dialog.form is not None and dialog.form.value("step") == "14000"
-    dialog.form.widgets["step"].setCurrentIndex(dialog.form.widgets["step"].findData("128"))
+    assert dialog.form is not None and dialog.form.value("step") == str(int(pandas_table(swept, LOSS)["step"].max()))
+    dialog.form.widgets["step"].setCurrentIndex(dialog.form.widgets["step"].findData(EARLY))
     dialog.form.widgets["page"].setCurrentIndex(dialog.form.widgets["page"].findData(BY_PROMPT))
     qtbot.waitUntil(lambda: dialog.view.figure.find("by prompt") is not None)
     settle(qtbot, window)
-    rows, own = dialog.view.figure.find("by prompt"), SweepTable(swept).by_prompt(LOSS, "128")
+    rows, own = dialog.view.figure.find("by prompt"), SweepTable(swept).by_prompt(LOSS, EARLY)
     assert isinstance(rows, Rows) and rows.columns[2].values.tolist() == own.values[:, 0].tolist()
     assert dialog.subject() == f"sweep out, {LOSS.words()}"
     for kind in ("svg", "pdf", "png"):
