@@ -21,7 +21,6 @@ REMEMBERED_REQUESTS = 64  # how many requests are remembered with the State they
 Drawable = tuple[Questions, dict[str, Answer], dict[str, Answer]]  # of a State, its answers by role, those of its reference
 
 
-
 class Stopped(CircuitLabError):
     """Work of a panel that was cancelled or interrupted from outside: asked again, it may well come to its end."""
 
