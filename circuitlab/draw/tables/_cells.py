@@ -192,7 +192,7 @@ class RowsTable(QTableView):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._fitting = False
-        self.row_heights = ROW, ROW
+        self.row_heights: tuple[int, int] = ROW, ROW
         self.verticalHeader().setDefaultSectionSize(ROW)
 
     @property
