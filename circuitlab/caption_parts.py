@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
 
@@ -30,13 +30,15 @@ class Sense:
     """What a part means beyond its words.
 
     `quantities`: the names of those that it is about, () where it is about all; `brief`: as a title says it; `of_differences`:
-    what of it holds for differences of the values that it is about, None for all of it.
+    what of it holds for differences of the values that it is about, None for all of it; `begins`: whose it is, as its words
+    begin, which a line says once for parts that stand together.
     """
 
     about: About | None = None
     quantities: tuple[str, ...] = ()
     brief: str = ""
     of_differences: str | None = None
+    begins: str = ""
 
 
 NO_SENSE = Sense()
@@ -126,11 +128,36 @@ def whose(said: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
 def of_each(said: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
     """One caption of several, by name: what all say, and in its place, behind names, what only these say.
 
-    What is about these quantities, as its sense says, has their names in its own words.
+    What is about these quantities, as its sense says, has their names in its own words. What the same ones say stands together.
     """
-    parts = whose(said).items()
+    parts = whose(said)
     own = lambda part, names: set(names) <= set(sense_of(part).quantities)
-    return tuple(part if own(part, names) else reworded(part, f"{', '.join(names)}: {part}") for part, names in parts)
+    places: dict[tuple[str, ...], int] = {}
+    for i, names in enumerate(parts.values()):
+        places.setdefault(names, i)
+    together = sorted(enumerate(parts.items()), key=lambda one: places[one[1][1]] if one[1][1] else one[0])
+    return tuple(_begun(part, f"{', '.join(names)}: ", own(part, names)) for _, (part, names) in together)
+
+
+def _begun(part: str, begins: str, own: bool) -> str:
+    """A part behind the names of whose it is; as it is where its `own` words have them."""
+    if own and not (begins and part.startswith(begins)):
+        return part
+    kind = type(part) if isinstance(part, Part) else Part
+    return kind(part if own else f"{begins}{part}", replace(sense_of(part), begins=begins))
+
+
+def in_line(parts: Iterable[str], between: str) -> str:
+    """Parts in one line, what they begin with once where it is the same; "" is none."""
+    line, last = "", ""
+    for part in filter(None, parts):
+        begins = sense_of(part).begins
+        if begins and begins == last and part.startswith(begins):
+            line += f"; {part[len(begins) :]}"
+        else:
+            line += f"{between}{part}" if line else part
+        last = begins
+    return line
 
 
 def of_difference(part: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from circuitlab.analysis.base import Remainder, Result, find_analysis
 from circuitlab.analysis.circuits.factors import exactness
 from circuitlab.analysis.interventions.alignment import alignment_of
-from circuitlab.caption_parts import About, Essential, Part, Sense, about_of, of_each, whose
+from circuitlab.caption_parts import About, Essential, Part, Sense, about_of, of_each, reworded, sampled, whose
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Answer, Provenance, Request, needs
 from circuitlab.engine.store import ModelStore
@@ -25,7 +25,7 @@ from circuitlab.figures.contracts.compare import _conventions
 from circuitlab.figures.contracts.facts import Facts
 from circuitlab.figures.contracts.held_scales import HeldScales
 from circuitlab.figures.contracts.panel import Panel, Why, facts_of, panels
-from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows
+from circuitlab.figures.marks import Edges, Figure, Heatmap, Points, Rows, joined
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import State
@@ -151,7 +151,27 @@ def test_a_merged_caption_says_whose_a_part_is_unless_all_say_it_or_it_says_so_i
     merged = of_each(said)
     assert merged == ("float32", "OV: exact", "OV: rows centred", "QK: to a scale", "QK, own: four")
     assert about_of(merged[1]) is About.EXACT and isinstance(merged[3], Essential)
+    assert joined(*merged) == "float32 · OV: exact; rows centred · QK: to a scale · QK, own: four"
     assert of_each({}) == () and of_each({"OV": said["OV"]}) == said["OV"]
+
+
+def test_a_line_says_once_whose_the_parts_are_that_stand_together() -> None:
+    said = {
+        "scores": ("float32", sampled("10 samples"), "uniform", Essential("a control"), "all"),
+        "own": ("float32", "exact", "all"),
+        "third": ("float32", "exact: by hand"),
+    }
+    merged = of_each({name: parts[:1] + parts[2:] if name == "third" else parts for name, parts in said.items()})
+    assert joined(*merged) == "float32 · scores: 10 samples; uniform; a control · scores, own: all · own: exact"
+    assert merged[2] == "scores: uniform", "each says by itself whose it is"
+    assert joined(merged[1], merged[4], merged[3]) == "scores: 10 samples · scores, own: all · scores: a control", "apart, each"
+    assert joined(*merged[1:3], "a scale") == "scores: 10 samples; uniform · a scale"
+    interleaved = of_each({"a": ("one", "both", "two"), "b": ("both", "three"), "c": ()})
+    assert interleaved == ("a: one", "a: two", "a, b: both", "b: three"), "what the same ones say stands together"
+    assert about_of(merged[1]) is About.SAMPLE and isinstance(merged[3], Essential)
+    begun = reworded(merged[2], "at 3 of 5 checkpoints uniform")
+    assert joined(merged[1], begun) == "scores: 10 samples · at 3 of 5 checkpoints uniform", "only what begins so is continued"
+    assert joined("", "a: one", "", "a: two") == "a: one · a: two", "a text is what it is"
 
 
 def test_a_caption_is_given_in_parts() -> None:

@@ -440,6 +440,64 @@ def test_a_rank_without_room_is_named_among_the_columns_left_out(view):
         assert view.widget("table").table.isColumnHidden(0) == ("left out: #" in view.whole_caption) == (wide == 240)
 
 
+@pytest.mark.parametrize("width", [220, 243, 260, 700])
+def test_names_of_columns_are_whole_where_their_numbers_and_they_have_room_without_bars(view, width):
+    """As beside the map of heads in a window of 1280 px: the bar gives way before the name of another column does."""
+    heads = np.array([f"L{i}H{i % 9}" for i in range(60)], dtype=object)
+    measures = [RowColumn(name, np.linspace(1, 0, 60), digits=3, bar=name == "mean") for name in ("mean", "sd", "control")]
+    view.resize(width, 300)
+    header = settled(view, Rows("table", (RowColumn("head", heads), *measures), ids(np.arange(60)))).table.horizontalHeader()
+    metrics = QFontMetricsF(LIGHT.font(LIGHT.small))
+    for i, name in enumerate(("head", "mean", "sd", "control")):
+        beside = 2 * (4 if header.tight else 8)
+        assert not header.isSectionHidden(i) and header.sectionSize(i) >= metrics.horizontalAdvance(name) + beside, name
+    assert header.tight == (width < 700)
+
+
+def test_a_name_is_painted_nearer_to_its_ends_where_columns_are_tight(view):
+    heads = np.array([f"L{i}H{i % 9}" for i in range(60)], dtype=object)
+    columns = (RowColumn("head", heads), RowColumn("measured twice", np.linspace(1, 0, 60), digits=3))
+    inked = {}
+    for width in (140, 600):
+        view.resize(width, 300)
+        header = settled(view, Rows("table", columns, ids(np.arange(60)))).table.horizontalHeader()
+        picture = header.grab().toImage()
+        right = round((header.sectionPosition(1) + header.sectionSize(1)) * picture.devicePixelRatio())
+        line = [picture.pixelColor(x, y).lightness() for x in range(right - 8, right - 4) for y in range(picture.height() - 2)]
+        inked[width] = min(line) < 200
+    assert inked == {140: True, 600: False}
+
+
+def test_the_rows_of_a_table_alone_share_the_height_that_they_all_have(view):
+    columns = (
+        RowColumn("token", np.array([f"t{i}" for i in range(20)], dtype=object)),
+        RowColumn("p", np.linspace(1, 0, 20), bar=True),
+    )
+    mark = Rows("table", columns, ids(np.arange(20)))
+    seen = {}
+    for height in (300, 600, 700, 1200, 300):
+        view.resize(400, height)
+        table = settled(view, mark).table
+        seen[height] = table.rowHeight(0), table.viewport().height() / 20
+    assert seen[300][0] == 22 and seen[1200][0] == 33, "and no more than half as much again"
+    for height in (600, 700):
+        assert 22 < seen[height][0] == int(seen[height][1]), "what is left is less than a pixel a row"
+    view.resize(400, 700)
+    view.show_figure(Figure(((mark, replace(mark, name="other")),), "two"))
+    QApplication.processEvents()
+    assert view.widget("table").table.rowHeight(0) == 22, "beside another, rows are as everywhere"
+
+
+def test_a_bar_is_no_thicker_in_a_higher_row(view):
+    mark = Rows("table", (RowColumn("p", np.ones(3), bar=True),), ids(np.arange(3)))
+    view.resize(400, 600)
+    table = settled(view, mark).table
+    assert table.rowHeight(0) == 33
+    picture = table.viewport().grab().toImage()
+    background = picture.pixelColor(60, 31)
+    assert sum(picture.pixelColor(60, y) != background for y in range(33)) == 14, "22 px, less 4 above and below"
+
+
 def test_a_spare_column_is_there_only_where_the_others_have_their_room(qtbot, view):
     numbers = [RowColumn(name, np.linspace(0, 1, 6), digits=3) for name in ("mean", "spread", "control")]
     words = np.array(["", "copies names, but only after a comma", "", "", "", ""], dtype=object)

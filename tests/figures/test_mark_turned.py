@@ -166,3 +166,12 @@ def test_over_its_table_it_takes_the_height_that_it_fills_when_it_is_turned(view
     below = view.widget("table").mapTo(view, view.widget("table").rect().topLeft()).y()
     bottom = widget.viewport().mapTo(view, widget.frame().bottomLeft().toPoint()).y()
     assert 0 < below - bottom < 70, "room for the labels of its layers, and no more"
+
+
+def test_a_low_room_takes_no_colour_bar_away(view):
+    """475 × 190 px: what is too low for larger cells keeps its scale."""
+    column = RowColumn("name", np.array([f"a{i}" for i in range(270)], dtype=object))
+    widget = shown(view, heat(), (475, 190), Rows("table", (column,), np.arange(270)[:, None]))
+    wide, high = widget.viewport().width(), widget.viewport().height()
+    larger = widget.measured(wide, high, False, True).picture > widget.measured(wide, high, True, True).picture
+    assert widget.bar.isVisible() is not larger

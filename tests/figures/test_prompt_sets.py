@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from circuitlab.analysis.base import Result
 from circuitlab.analysis.behaviour.over_prompts import OverPromptsParams, OverPromptsResult
 from circuitlab.engine.engine import Engine
+from circuitlab.engine.request import Answer, Provenance
 from circuitlab.figures.contracts.panel import Why, facts_of, find_panel
 from circuitlab.figures.marks import Figure, Heatmap, Hit, Lines, Rows
-from circuitlab.figures.panels.prompt_sets.panel import BY_HEAD, LISTS, PromptSetsView, What
+from circuitlab.figures.panels.prompt_sets.panel import BY_HEAD, LISTS, PromptSetsView, SetName, What, _set_name
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import State
@@ -99,14 +102,23 @@ def test_each_prompt_is_whole_and_has_both_answers(engine: Engine, tmp_path: Pat
     assert [column.name for column in alone.columns] == ["value", "prompt", "answer", "p", "rank"]
 
 
+def test_a_title_names_the_set_as_the_control_does(engine: Engine) -> None:
+    facts = facts_of(engine, SHIPPED)
+    for name in set(get_args(SetName)) - {"a file"}:
+        wanted = PANEL.requests(state(prompts=name), facts)
+        assert not isinstance(wanted, Why)
+        assert _set_name(Answer(wanted["set"], Result(), True, Provenance())) == name.replace("_", " ")
+
+
 def test_it_is_said_what_the_target_is_and_on_which_page_there_is_a_mean(engine: Engine, three: str, tmp_path: Path) -> None:
     asked = state(prompts="a file", file=three).select(heads=(Head(1, 1),))
     figure = figure_of(engine, PANEL, asked)
-    assert figure.title == "part of the target that each head writes · mean of 3 prompts"
+    assert figure.title == "three.tsv · part of the target that each head writes · mean of 3 prompts"
     assert "target in logits: answer minus other answer" in figure.caption_parts
     assert "mean of 3 prompts of three.tsv" in figure.caption_parts
     assert "first choice right 1 of 3, answer above the other 3 of 3" in figure.caption_parts
     each = figure_of(engine, PANEL, state(prompts="a file", file=three, page="prompts").select(heads=(Head(1, 1),)))
+    assert each.title == "three.tsv · part of the target that each head writes · L1H1"
     assert "target in logits: answer minus other answer" in each.caption_parts
     assert "a value for each of 3 prompts of three.tsv" in each.caption_parts
     assert "mean" not in each.caption and "sd" not in each.caption

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QSize, Qt
 from PySide6.QtGui import QFontInfo, QFontMetricsF, QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QCheckBox, QScrollBar, QSpinBox, QTabBar, QWidget
@@ -219,6 +219,11 @@ def test_controls_without_room_stand_behind_a_button_and_work_there(qtbot: Any, 
     box.click()
     settle(qtbot, window)
     assert window.context.document.state.view("attention", panel.panel.view).leave_out_bos
+    assert row.more.toolTip().count("(changed)") == 1 and "BOS out of scale (changed)" in row.more.toolTip()
+    accent = window.context.theme.colour("accent").name()
+    picture = row.more.icon().pixmap(QSize(16, 16)).toImage()
+    inks = {picture.pixelColor(x, y).name() for x in range(16) for y in range(16) if picture.pixelColor(x, y).alpha() == 255}
+    assert accent in inks, "something behind it is not as it comes"
     row.drawer.close()
     qtbot.waitUntil(lambda: box.window() is window)
     qtbot.waitUntil(lambda: [holder.control for holder in row.hidden_holders] == hidden)

@@ -22,9 +22,9 @@ from circuitlab.analysis.base import NullContext
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.errors import BadModel, Cancelled
-from circuitlab.figures.marks import Hit, Rows, Tokens
-from circuitlab.gui.panel.again_button import AgainButton
+from circuitlab.figures.marks import Heatmap, Hit, Rows, Tokens
 from circuitlab.gui.panel.panel_dock import PanelDock, on_screen
+from circuitlab.gui.panel.why_button import WhyButton
 from circuitlab.gui.shell import main as gui
 from circuitlab.gui.shell.commands import COMMANDS
 from circuitlab.gui.shell.errors import ErrorDialog
@@ -530,13 +530,39 @@ def test_cancelling_a_slow_answer_keeps_the_window_alive(qtbot: Any, window: Win
     assert len(looks) <= until, "the next look whether it is cancelled is the last"
     assert "Cancelled" in dock(window, "heads").view.figure.why_empty
     view = dock(window, "heads").view
-    (again,) = view.findChildren(AgainButton)
-    assert again.isVisible() and view.rect().contains(again.geometry()) and again.y() >= view.below_why()
+    (again,) = view.findChildren(WhyButton)
+    assert again.isVisible() and again.text() == "Compute again"
+    assert view.rect().contains(again.geometry()) and again.y() >= view.below_why()
     monkeypatch.undo()
     again.click()
     settle(qtbot, window)
     assert view.figure.grid and not again.isVisible()
-    assert not any(one.isVisible() for one in window.findChildren(AgainButton))
+    assert not any(one.isVisible() for one in window.findChildren(WhyButton))
+
+
+def test_an_empty_patching_panel_is_filled_by_the_button_below_its_words(qtbot: Any, window: Window) -> None:
+    """From a prompt alone: pinned, then a head of it ablated, of which the patches show which undo that."""
+    state = window.context.document.state
+    window.docks["patching"].show()
+    window.docks["patching"].raise_()
+    settle(qtbot, window)
+    view = dock(window, "patching").view
+    (button,) = view.findChildren(WhyButton)
+    for words, text in (
+        ("takes values from another prompt", "Pin this prompt"),
+        ("The pinned prompt is this one", "Zero-ablate"),
+    ):
+        assert words in view.figure.why_empty and button.text().startswith(text)
+        assert button.isVisible() and view.rect().contains(button.geometry()) and button.y() >= view.below_why()
+        button.click()
+        settle(qtbot, window)
+    assert not button.isVisible() and any(isinstance(mark, Heatmap) for mark in view.figure.marks())
+    after = window.context.document.state
+    assert after.pinned.subject == state.subject and len(after.subject.edits) == 1
+    assert after.subject.edits[0].site.heads == (state.selection.head.head,)
+    window.context.document.undo()
+    settle(qtbot, window)
+    assert button.isVisible() and button.text() == f"Zero-ablate {state.selection.head}"
 
 
 def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window: Window, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,6 +575,8 @@ def test_a_fault_on_a_worker_is_shown_and_the_window_goes_on(qtbot: Any, window:
         qtbot.waitUntil(lambda: bool(shown))
         qtbot.waitUntil(lambda: not window.context.runner.busy)
     assert "ZeroDivisionError" in shown[0].report
+    (button,) = dock(window, "attention").view.findChildren(WhyButton)
+    assert not button.isVisible(), "a fault of ours comes again"
     window.state_commands.walk_heads(0, 1)
     settle(qtbot, window)
     assert dock(window, "attention").view.figure.grid

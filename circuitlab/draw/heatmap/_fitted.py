@@ -26,7 +26,7 @@ SHORT = 150  # px of height below which axes leave out titles that their ticks s
 LOWEST_TITLED = 36  # px of picture: on less the caption says what the axes are, and the picture has their room
 STRETCH = 1.75  # on a stage a cell may be so much longer than it is wide or high: the picture fills the room, as the page is wide
 LARGE_TILE = 24  # px: on a contact sheet a tile that is smaller is as much longer, up to this
-SMALL_CELL = 6  # px: beside smaller ones there is no colour bar that takes more room than all of them
+SMALL_CELL = 6  # px: smaller ones have the room of a colour bar that is wider than all of them, where that makes them larger
 MARGIN = 5.0  # sizes of small type: about what axes take, where rooms are compared
 LEAST_EDGE = 5  # px above and below the picture
 MOST_MEASURED = 1024  # sizes that are remembered
@@ -159,7 +159,8 @@ class FittedMap(PlotMark):
             narrow = across < self.theme.px(LOWEST_BAR)  # the picture has the bar's room
         else:
             small = across < min(self.bar.extent(), self.theme.px(SMALL_CELL) * self.mark.values.shape[1])
-            narrow = self.mark.square and self._paper is None and small
+            small = small and self.mark.square and self._paper is None
+            narrow = small and self.measured(width, height, False, not self._untitled).picture[0] > across
         if barred and (narrow or down < self.theme.px(LOWEST_BAR)):
             barred = False
         titled = self._holds_titles(width, height, barred)

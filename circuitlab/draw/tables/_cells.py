@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QContextMenuEvent, QFontMetricsF, QKeyEvent, QKeySequence, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QHeaderView,
@@ -26,6 +26,7 @@ from circuitlab.figures.marks import RowColumn
 MOST_TINTS = 64
 GAP = 5.0  # px above a row before which others are left out
 BELOW = 18  # px from the top of a row to what lies below its digits
+ROW, HIGHEST_ROW = 22, 33  # px, of a row like the others at text size 1, and of one that has the room of rows that are not there
 PAD, TIGHT_PAD = 8, 4  # px beside a text, and where columns have to give way
 
 
@@ -107,6 +108,8 @@ class RowsDelegate(QStyledItemDelegate):
         ends = [f"{end:,.{column.digits}f}" for end in column.levels]
         metrics = self._faces[False, False][1]
         inset = self.theme.px(4)
+        thick = min(rect.height(), self.theme.px(ROW))  # the bar of a higher row is no thicker
+        rect = QRectF(rect.x(), rect.y() + (rect.height() - thick) // 2, rect.width(), thick)
         beside = self.theme.px(18) + max(metrics.horizontalAdvance(t) for t in ends)  # keeps clear of the number
         room = rect.adjusted(inset, inset, -beside, -inset)
         if room.width() < 2 * self.theme.px(8):
@@ -134,18 +137,46 @@ def _colour(parts: Iterable[float]) -> QColor:
 
 
 class RowsHeader(QHeaderView):
-    """Says in its text which way a column is sorted: where columns are narrow the style's arrow lies on the name."""
+    """Says in its text which way a column is sorted: where columns are narrow the style's arrow lies on the name.
+
+    `tight`: names reach as near to their ends as the texts of cells do where columns have to give way.
+    """
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self.theme, self.tight, self._nameless = LIGHT, False, False
+
+    def paintSection(self, painter: QPainter, rect: QRect, section: int) -> None:
+        """As the style does, which knows one padding only: where it is tight the name is painted here."""
+        self._nameless = self.tight
+        super().paintSection(painter, rect, section)
+        self._nameless = False
+        if self.tight:
+            guarded(painter, lambda: self._paint_name(painter, rect, section), QRectF(rect), self.theme)
+
+    def _paint_name(self, painter: QPainter, rect: QRect, section: int) -> None:
+        option = QStyleOptionHeader()
+        self.initStyleOptionForIndex(option, section)
+        font, pad = self.theme.font(self.theme.small), self.theme.px(TIGHT_PAD)
+        name = QFontMetricsF(font).elidedText(option.text, Qt.TextElideMode.ElideRight, rect.width() - 2 * pad)
+        painter.setFont(font)
+        painter.setPen(self.theme.colour("muted"))
+        painter.drawText(QRectF(rect).adjusted(pad, 0, -pad, 0), option.textAlignment | Qt.AlignmentFlag.AlignVCenter, name)
 
     def initStyleOptionForIndex(self, option: QStyleOptionHeader, section: int) -> None:
         """The sign in front of the name, which stays in sight where the name is shortened."""
         super().initStyleOptionForIndex(option, section)
         if self.isSortIndicatorShown() and self.sortIndicatorSection() == section:
             option.text = f"{'▾' if self.sortIndicatorOrder() == Qt.SortOrder.DescendingOrder else '▴'} {option.text}"
+        if self._nameless:
+            option.text = ""
         option.sortIndicator = QStyleOptionHeader.SortIndicator.None_
 
 
 class RowsTable(QTableView):
-    """Whole rows only, and keys that a table does not have by itself."""
+    """Whole rows only, and keys that a table does not have by itself. `row_heights`: px of the lowest row and of the highest,
+    which rows grow to where all of them have room.
+    """
 
     left_by_escape = Signal()
     entered_key = Signal()
@@ -161,6 +192,8 @@ class RowsTable(QTableView):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._fitting = False
+        self.row_heights: tuple[int, int] = ROW, ROW
+        self.verticalHeader().setDefaultSectionSize(ROW)
 
     @property
     def whole_rows(self) -> int:
@@ -173,7 +206,10 @@ class RowsTable(QTableView):
             return
         self._fitting = True
         super().updateGeometries()
-        row = self.verticalHeader().defaultSectionSize()
+        row = self._grown()
+        if row != self.verticalHeader().defaultSectionSize():
+            self.verticalHeader().setDefaultSectionSize(row)
+            super().updateGeometries()
         for _ in range(3):  # the scroll bar below may disappear meanwhile
             high = self.viewport().height()
             if not high % row or high < row or self.verticalHeader().length() <= high:
@@ -184,6 +220,12 @@ class RowsTable(QTableView):
         self._align()
         self._fitting = False
         self.fitted.emit()
+
+    def _grown(self) -> int:
+        """px of height of a row."""
+        (least, most), model = self.row_heights, self.model()
+        rows = 0 if model is None else model.rowCount()
+        return min(max(self.viewport().height() // max(rows, 1), least), most)
 
     def _align(self) -> None:
         """The first row seen begins at the top, also at the end, where Qt would put the last one to the bottom."""

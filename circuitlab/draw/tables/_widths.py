@@ -9,18 +9,17 @@ from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QHeaderView, QTableView
 
 from circuitlab.draw.look.theme import Theme
-from circuitlab.draw.tables._cells import PAD, TIGHT_PAD, RowsDelegate
+from circuitlab.draw.tables._cells import PAD, ROW, TIGHT_PAD, RowsDelegate, RowsHeader
 from circuitlab.draw.tables.model import RowsModel, cell_text, is_number
 from circuitlab.figures.marks import RowColumn
 
 LEAST_SECTION = 32  # px
-ROW = 22  # px, like the others at text size 1
 LONG = 220  # px at text size 1: words ask for no more, and take what is left
 SHORT_BAR = 28  # beside its number
 LONG_BAR = 60  # more than that: bars that can be compared
 SHORTENED = 84  # words are elided to this, so that the numbers beside them stay visible
 SHORTENED_END = 120  # the same of texts that are read from their end
-SHORTEST = 36  # and to this, with titles elided and padding narrowed, before a column is left out
+SHORTEST = 36  # and to this, with padding narrowed and at last titles elided, before a column is left out
 
 
 def _widest(column: RowColumn, metrics: QFontMetricsF) -> float:
@@ -38,6 +37,7 @@ class ColumnWidths:
         self._widths: list[int] = []
         self._whole: list[int] = []  # with no more room than the words need
         self._least: list[int] = []
+        self._titled: list[int] = []  # as little as leaves the title whole
         self._tightest: list[int] = []
         self._stretched: list[int] = []
         self._spare: set[int] = set()
@@ -66,7 +66,7 @@ class ColumnWidths:
         from_end = [i for i, c in enumerate(columns) if c.from_end]
         self._stretched = from_end or bars or [i for i, c in enumerate(columns) if c.tokens] or long
         self._spare = {i for i, c in enumerate(columns) if c.spare}
-        self._widths, self._whole, self._least, self._tightest = [], [], [], []
+        self._widths, self._whole, self._least, self._titled, self._tightest = [], [], [], [], []
         for i, column in enumerate(columns):
             title = str(self._model.headerData(i, Qt.Orientation.Horizontal) or "")
             widest = widest_of[i]
@@ -84,6 +84,8 @@ class ColumnWidths:
             if self.theme.stage:  # where nobody can ask what an elided title says
                 tightest = max(tightest, plain.horizontalAdvance(title) + px(16))
             self._tightest.append(min(ceil(tightest), self._least[-1]))
+            named = titles.horizontalAdvance(title) + 2 * px(TIGHT_PAD) + 1
+            self._titled.append(min(ceil(max(tightest, named)), self._least[-1]))
         self.stretch(width, height)
 
     @property
@@ -122,9 +124,10 @@ class ColumnWidths:
         spared = [
             least if i in self._spare else whole for i, (whole, least) in enumerate(zip(self._whole, self._least, strict=True))
         ]
-        levels = [[sizes[i] for i in visible] for sizes in (self._widths, self._whole, spared, self._least, self._tightest)]
+        sizes_by_level = self._widths, self._whole, spared, self._least, self._titled, self._tightest
+        levels = [[sizes[i] for i in visible] for sizes in sizes_by_level]
         fitting = next((k for k, sizes in enumerate(levels[1:-1], 1) if sum(sizes) <= room - 2), len(levels) - 1)
-        self._pad(TIGHT_PAD if fitting == len(levels) - 1 else PAD)
+        self._pad(TIGHT_PAD if fitting >= len(levels) - 2 else PAD)
         widths, least = levels[fitting - 1], levels[fitting]
         spare = sum(widths) - sum(least)
         share = min(1.0, max(0.0, sum(widths) - room + 2) / spare) if spare else 0.0
@@ -161,7 +164,11 @@ class ColumnWidths:
         if isinstance(delegate, RowsDelegate) and delegate.pad != px:
             delegate.pad = px
             self._table.viewport().update()
-        self._table.horizontalHeader().setMinimumSectionSize(LEAST_SECTION if px == PAD else 16)
+        header = self._table.horizontalHeader()
+        if isinstance(header, RowsHeader) and header.tight != (px == TIGHT_PAD):
+            header.tight = px == TIGHT_PAD
+            header.viewport().update()
+        header.setMinimumSectionSize(LEAST_SECTION if px == PAD else 16)
 
     def _hide_rank(self, room: int) -> None:
         """The rank is the first column to be left out: the rows are in its order anyway."""

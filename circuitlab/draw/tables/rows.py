@@ -20,12 +20,12 @@ from circuitlab.caption_parts import Essential
 from circuitlab.counting import number_of
 from circuitlab.draw.look.plain_text import InkLabel
 from circuitlab.draw.look.theme import Theme
-from circuitlab.draw.tables._cells import PAD, RowsDelegate, RowsHeader, RowsTable
+from circuitlab.draw.tables._cells import HIGHEST_ROW, PAD, ROW, RowsDelegate, RowsHeader, RowsTable
 from circuitlab.draw.tables._colour_key import MARGIN, ColourKey, key_column, key_height, key_width, key_words
 from circuitlab.draw.tables._counted import counted, n_terms
 from circuitlab.draw.tables._seen import SeenRows
 from circuitlab.draw.tables._strokes import RowStrokes
-from circuitlab.draw.tables._widths import LEAST_SECTION, ROW, ColumnWidths
+from circuitlab.draw.tables._widths import LEAST_SECTION, ColumnWidths
 from circuitlab.draw.tables.model import RowsModel, cell_text
 from circuitlab.figures.marks import Gesture, Hit, Rows
 from circuitlab.story.zoom import Part
@@ -54,6 +54,7 @@ class RowsMark(QWidget):
         self._delegate.theme = theme
         self._hovered = -1
         self._scrolls = False
+        self._alone = False
         self._anew = False  # the next mark is shown as in a new table
         self._policy = Qt.ScrollBarPolicy.ScrollBarAsNeeded
         self._widths = ColumnWidths(self.table, self.model, theme)
@@ -99,7 +100,7 @@ class RowsMark(QWidget):
         table.setMouseTracking(True)
         table.verticalHeader().setVisible(False)
         table.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        header = RowsHeader(Qt.Orientation.Horizontal, table)
+        header = self._header = RowsHeader(table)
         table.setHorizontalHeader(header)
         header.setSectionsClickable(True)
         header.setSortIndicatorShown(True)
@@ -163,6 +164,7 @@ class RowsMark(QWidget):
         scales = lambda of: [(c.map, c.levels) for c in of.columns]
         if mark.strong != old.strong or mark.gap != old.gap or scales(mark) != scales(old):
             self.table.viewport().update()
+        self._share_height()
         self._place_key()
         self._count_hidden()
         if not same or mark.chosen != old.chosen:
@@ -260,11 +262,26 @@ class RowsMark(QWidget):
         self.let_scroll(self._policy)
         self.filter_box.setFont(theme.font(theme.normal))
         self._place_key()
-        self.table.verticalHeader().setDefaultSectionSize(theme.px(ROW))
+        self._header.theme = theme
+        self._share_height()
         self._counted()
         self._count_hidden()
         self._share(anew=True)
         self.table.viewport().update()
+
+    def set_alone(self, alone: bool) -> None:
+        """Whether it is all that the figure shows: its rows then share the height that they have."""
+        if alone != self._alone:
+            self._alone = alone
+            self._share_height()
+
+    def _share_height(self) -> None:
+        """Rows that all have room grow; those of a filtered table stay as high as they are, as they come and go."""
+        grows = self._alone and not (self.theme.stage or self.mark.searchable)
+        row_heights = self.theme.px(ROW), self.theme.px(HIGHEST_ROW if grows else ROW)
+        if row_heights != self.table.row_heights:
+            self.table.row_heights = row_heights
+            self.table.updateGeometries()
 
     def _count_hidden(self, *_: object) -> None:
         """A line says how many rows of how many these are. On a stage nobody sees a scroll bar: it counts those in sight."""

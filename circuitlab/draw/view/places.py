@@ -116,6 +116,8 @@ class Places:
         for key, widget in self._widgets.items():
             if isinstance(widget, HeatmapMark):
                 widget.set_alone(key in alone)
+            if isinstance(widget, RowsMark):
+                widget.set_alone(key in alone and len(shape) == 1)
         self._turn()
 
     def _filled(self) -> list[Row]:

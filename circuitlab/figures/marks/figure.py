@@ -14,6 +14,7 @@ from circuitlab.figures.marks.texts import Prose, Rows, Tokens
 from circuitlab.figures.marks.title import BETWEEN, joined
 
 Gesture = Literal["hover", "click", "shift-click", "double-click", "leave"]
+Does = Literal["", "pin", "ablate"]
 Mark = Heatmap | Points | Lines | Bars | Edges | Tokens | Rows | Dials | Prose
 
 
@@ -36,7 +37,8 @@ class Figure:
 
     `caption_parts`: conventions, sample, remainder, each a part of its own, `Essential` where it must stay in sight. `shown`:
     (k, n) where something was pruned. `why_empty`: one sentence saying why there is nothing, with what to do next; then `grid` is
-    empty, or has what to click, and `elsewhere` is what to do where nobody can. `about`: what it is a figure of: model, step,
+    empty, or has what to click, `does` is what a button of the window does about it ("pin": this prompt, "ablate": the chosen
+    heads), and `elsewhere` is what to do where there is none. `about`: what it is a figure of: model, step,
     prompt, interventions, in a few words each; on paper they stand in front of the caption, on the screen the window says them
     once for all panels. `cut`: the part of the title that says what is cut, which a reader must not have to look for.
     """
@@ -50,6 +52,7 @@ class Figure:
     about: tuple[str, ...] = ()
     elsewhere: str = ""
     cut: str = ""
+    does: Does = ""
 
     def __post_init__(self) -> None:
         """Marks are found, and their widgets kept, by kind and name; a caption is given in parts."""
@@ -102,6 +105,6 @@ class Hit:
     gesture: Gesture = "click"
 
 
-def empty(why: str, title: str = "", elsewhere: str = "") -> Figure:
-    """A figure that says why there is nothing to see, and what to do about it where there is no window."""
-    return Figure(title=title, why_empty=why, elsewhere=elsewhere)
+def empty(why: str, title: str = "", elsewhere: str = "", does: Does = "") -> Figure:
+    """A figure that says why there is nothing to see, and what to do about it: with a button, or where there is no window."""
+    return Figure(title=title, why_empty=why, elsewhere=elsewhere, does=does)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from circuitlab.caption_parts import in_line
+
 BETWEEN = " · "  # parts of a title or a caption, where they are written in one line
 
 
 def joined(*parts: str) -> str:
     """Parts of a title or a caption in one line; "" is none."""
-    return BETWEEN.join(filter(None, parts))
+    return in_line(parts, BETWEEN)
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,11 @@ class Controls(QWidget):
 
     def __init__(self, view_type: type[Any], parent: QWidget | None = None, wraps: bool = False) -> None:
         super().__init__(parent)
-        self._view = view_type()
+        self._usual = self._view = view_type()
+        self._controls: dict[str, QWidget] = {}
         self._conditional: list[tuple[QWidget, object]] = []  # with the metadata of its field, which says when it applies
         self.burst = 0
-        box = FlowLayout(self) if wraps else OneRow(self)
+        box = self._box = FlowLayout(self) if wraps else OneRow(self)
         metadata = {field.name: field.metadata for field in dataclasses.fields(view_type)}
         fields = tuple(declared_fields(view_type))
         holders = {field.name: box.holder() for field in fields} if isinstance(box, OneRow) else {}
@@ -74,6 +75,7 @@ class Controls(QWidget):
             if isinstance(widget, NumberSlider):
                 widget.slider.sliderPressed.connect(self._slider_pressed)
             control = widget if field.name not in labelled else labelled[field.name].holding(widget)
+            self._controls[field.name] = control
             if isinstance(box, OneRow):
                 box.add(holders[field.name], control)
             else:
@@ -87,6 +89,9 @@ class Controls(QWidget):
         self.form.show_values({name: getattr(view, name) for name in self.form.widgets})
         for control, meta in self._conditional:
             control.setVisible(_applies(meta, view, facts))
+        if isinstance(self._box, OneRow):
+            changed = {name for name in self._controls if getattr(view, name) != getattr(self._usual, name)}
+            self._box.mark_unusual([self._controls[name] for name in changed])
 
     @Slot()
     def _slider_pressed(self) -> None:

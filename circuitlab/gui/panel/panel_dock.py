@@ -16,12 +16,12 @@ from circuitlab.draw.view.figure_view import FigureView
 from circuitlab.errors import CircuitLabError
 from circuitlab.figures.contracts.panel import Panel
 from circuitlab.figures.marks import Hit
-from circuitlab.gui.panel.again_button import AgainButton
 from circuitlab.gui.panel.controls import Controls
 from circuitlab.gui.panel.feed import Feed
 from circuitlab.gui.panel.panel_actions import PanelActions
 from circuitlab.gui.panel.title_bar import LEAST, TitleBar
 from circuitlab.gui.panel.token_search import TokenSearch
+from circuitlab.gui.panel.why_button import WhyButton
 from circuitlab.gui.widgets.room import Room
 from circuitlab.gui.work.app_context import AppContext
 from circuitlab.gui.work.state_commands import StateCommands
@@ -75,7 +75,7 @@ class PanelDock(QDockWidget):
         self._view = FigureView(parent=room)
         room.hold(self._view)
         self._feed = Feed(self.panel, self.context, self._view, lambda: self.shown, self)
-        AgainButton(self._feed)
+        WhyButton(self._feed, self.state_commands)
         self._feed.quiet = self._quiet
         self._actions_menu = PanelActions(self, self)
         self._lay_out(body, room)

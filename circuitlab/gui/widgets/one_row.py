@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLayout, QLayoutItem, QSizePolicy, QToolButton, QVBoxLayout, QWidget
@@ -21,6 +23,7 @@ class Holder(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
+        self.unusual = False  # whether its control has been given another value than it comes with
         self._was_relevant = True
         self._box = QHBoxLayout(self)
         self._box.setContentsMargins(0, 0, 0, 0)
@@ -63,13 +66,17 @@ class Drawer(QFrame):
 
 
 class OneRow(QLayout):
-    """Widgets from left to right, never wrapped. It needs a widget of its own. `more`: the button for what does not fit."""
+    """Widgets from left to right, never wrapped. It needs a widget of its own. `more`: the button for what does not fit, in the
+    accent colour while something behind it has an unusual value, which nobody sees otherwise.
+    """
 
     def __init__(self, parent: QWidget, spacing: int = GRID) -> None:
         super().__init__(parent)
         self._items: list[QLayoutItem] = []  # Qt's view of it
         self._order: list[Holder] = []  # all holders in order, with those in the drawer
         self._lent: list[Holder] = []  # in the drawer, while it is open
+        self._theme: Theme | None = None
+        self._inked: tuple[Theme, str] | None = None  # the button's icon
         self.setSpacing(spacing)
         self.setContentsMargins(0, 0, 0, 0)
         self.more = QToolButton(parent)
@@ -84,8 +91,25 @@ class OneRow(QLayout):
         parent.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw the icon in the theme's grey."""
-        tint(self.more, "controls", theme)
+        """Draw the icon in the theme's grey, or its accent."""
+        self._theme = theme
+        self._ink()
+
+    def mark_unusual(self, controls: Collection[QWidget]) -> None:
+        """Say which controls have another value than they come with."""
+        for holder in self._order:
+            holder.unusual = holder.control in controls
+        self._ink()
+
+    def _ink(self) -> None:
+        """Draw the icon where its colour is another one, and name in the button's tip what is behind it."""
+        behind = self.hidden_holders
+        colour = "accent" if any(holder.unusual for holder in behind) else "muted"
+        if self._theme is not None and self._inked != (self._theme, colour):
+            self._inked = self._theme, colour
+            tint(self.more, "controls", self._theme, colour)
+        words = (f"{_words(holder.control)}{' (changed)' * holder.unusual}" for holder in behind)
+        self.more.setToolTip(tip_of("More controls: " + ", ".join(words)) if behind else "")
 
     # -- a layout ---------------------------------------------------------------------------------------------------------
 
@@ -170,7 +194,7 @@ class OneRow(QLayout):
         if not all_in:
             size = self.more.sizeHint()
             self.more.setGeometry(QRect(QPoint(x, rect.y() + (rect.height() - size.height()) // 2), size))
-            self.more.setToolTip(tip_of("More controls: " + ", ".join(_words(holder.control) for holder in self.hidden_holders)))
+        self._ink()
 
     def _fitting(self, holders: list[Holder], room: int) -> list[int]:
         """The widths of as many holders as fit into `room` px, from the first on."""

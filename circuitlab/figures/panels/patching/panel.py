@@ -18,7 +18,7 @@ from circuitlab.figures.contracts.facts import PINNED_ELSEWHERE
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, selected_heads
-from circuitlab.figures.marks import Axis, Figure, Hit, empty, ids
+from circuitlab.figures.marks import Axis, Does, Figure, Hit, empty, ids
 from circuitlab.figures.panels.patching.paths import figure_of_paths, pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.patching.two_prompts import Show, effect_map, effects_of, no_share, source_name, under_prompts
 from circuitlab.model.subject import Head
@@ -91,19 +91,28 @@ def _view(state: State) -> PatchingView:
     return state.view("patching", PatchingView)
 
 
+def _why_no_pair(state: State, facts: Facts) -> tuple[str, Does]:
+    """Why there are no two runs to patch between, and what a button does about it; "" where there are."""
+    pin, then = state.reference, "Pin this one (Ctrl+P), then change a word of the text."
+    if pin is None:
+        return f"Patching takes values from another prompt: {then}", "pin"
+    if pin.subject.model != state.model:
+        other = "was run on another checkpoint" if pin.subject.model.source == state.model.source else "belongs to another model"
+        return f"The pinned prompt {other}: {then}", "pin"
+    if not pin.subject.tokens:
+        return f"The pinned prompt is empty: {then}", "pin"
+    if pin.subject == state.subject or (pin.subject.tokens == state.tokens and not state.subject.edits):
+        why = "The pinned prompt is this one: change a word of the text, or ablate a head and see which patches undo that."
+        whole = not state.subject.edits and selected_heads(state, facts) == state.selection.heads
+        return why, "ablate" if whole else ""
+    return "", ""
+
+
 def _why(state: State, facts: Facts) -> str:
     """Why there is nothing to show; "" otherwise."""
-    pin, view = state.reference, _view(state)
-    if pin is None:
-        return "Patching takes values from another prompt: Pin this one (Ctrl+P), then change a word of the text."
-    if pin.subject.model != state.model:
-        if pin.subject.model.source == state.model.source:
-            return "The pinned prompt was run on another checkpoint: Pin this one (Ctrl+P), then change a word of the text."
-        return "The pinned prompt belongs to another model: Pin this one (Ctrl+P), then change a word of the text."
-    if not pin.subject.tokens:
-        return "The pinned prompt is empty: Pin this one (Ctrl+P), then change a word of the text."
-    if pin.subject == state.subject or (pin.subject.tokens == state.tokens and not state.subject.edits):
-        return "The pinned prompt is this one: change a word of the text, or ablate a head and see which patches undo that."
+    view, (why, _) = _view(state), _why_no_pair(state, facts)
+    if why:
+        return why
     if view.page == "paths":
         return why_no_path(state, facts)
     if WHAT[view.exchange] == "mlp_out" and not has_mlps(facts):
@@ -139,7 +148,7 @@ def requests(state: State, facts: Facts) -> Requests | Why:
 def draw(state: State, facts: Facts, answers: Answers) -> Figure:
     """Both prompts, and below them the grid or the paths."""
     if why := _why(state, facts):
-        return empty(why, TITLE, PINNED_ELSEWHERE if state.reference is None else "")
+        return empty(why, TITLE, PINNED_ELSEWHERE if state.reference is None else "", _why_no_pair(state, facts)[1])
     view, pin = _view(state), state.reference
     paths = answers.find("paths", path_patching)
     answer = paths or answers.of("grid", patching)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -25,7 +26,7 @@ from circuitlab.figures.contracts.heads import head_map, pick_head
 from circuitlab.figures.contracts.memo import memo
 from circuitlab.figures.contracts.panel import Answers, Facts, Panel, Requests, Why, control, register
 from circuitlab.figures.contracts.selection_reading import has_head, no_head
-from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids
+from circuitlab.figures.marks import Figure, Heatmap, Hit, RowColumn, Rows, empty, ids, joined
 from circuitlab.figures.panels.patching.paths import pick_path, sender_of, why_no_path
 from circuitlab.figures.panels.prompt_sets.lists import curve_of, largest_entry, rows_of
 from circuitlab.model.subject import Head
@@ -181,9 +182,10 @@ def draw(state: State, facts: Facts, answers: Answers) -> Figure:
         if not has_head(head, facts):
             return empty(no_head(head, facts).text, "Prompt sets")
         prompts = _prompts(answer, result, *_of_each(answer, result, what, head), facts)
-        return Figure(((prompts,),), f"{TITLES[what]} · {head}", _each_caption(answer))
+        return Figure(((prompts,),), joined(_set_name(answer), TITLES[what], str(head)), _each_caption(answer))
     marks = (_map(answer, result, state), _ranking(answer, result, state))
-    return Figure((marks,), f"{TITLES[what]} · {_mean_words(result)}", caption(answer, _can_do(result)))
+    title = joined(_set_name(answer), TITLES[what], _mean_words(result))
+    return Figure((marks,), title, caption(answer, _can_do(result)))
 
 
 def _each_caption(answer: Answer[OverPromptsResult], *more: str) -> tuple[str, ...]:
@@ -200,6 +202,14 @@ def _each_caption(answer: Answer[OverPromptsResult], *more: str) -> tuple[str, .
         return part
 
     return tuple(filter(None, map(said, caption(answer, _can_do(answer.result), *more))))
+
+
+def _set_name(answer: Answer[OverPromptsResult]) -> str:
+    """For a title: the set as the panel's control calls it, or the name of the person's own file."""
+    file = answer.request.params.file
+    path = Path("" if file is None else file.path)
+    shipped = path.stem in get_args(SetName) and path == resource("prompts", path.name)
+    return path.stem.replace("_", " ") if shipped else path.name
 
 
 def _mean_words(result: OverPromptsResult) -> str:
@@ -322,7 +332,7 @@ def _entries_page(answer: Answer, result: OverPromptsResult, what: What, page: s
     """The table of entries, below a curve if they are distances; or the prompts with the value of the largest entry."""
     name, sender = LISTS[what][0], _sender(answer)
     note = f"sent by {sender}" if sender is not None else ""
-    title = TITLES[what].format(sender=sender)
+    title = joined(_set_name(answer), TITLES[what].format(sender=sender))
     if page == "prompts":
         entry, values = _of_each(answer, result, what, state.selection.head)
         prompts = _prompts(answer, result, entry, values, facts)
