@@ -43,8 +43,9 @@ def test_interventions_hold_at_every_step(capsys: pytest.CaptureFixture[str]) ->
     plain, cut = new(capsys, *words), new(capsys, *words, "--cut", "L1H1,L1H3")
     edits = new(capsys, *words, "--edit", "zero z L1H1", "--edit", "zero z L1H3")
     assert cut == edits != plain
-    early = new(capsys, *words, "--checkpoint", "128")
-    assert early == list(api.open("attn-only-2l").at_step(128).generate(TEXT, n=8).new) != plain
+    step = api.open("attn-only-2l").steps[1]
+    early = new(capsys, *words, "--checkpoint", str(step))
+    assert early == list(api.open("attn-only-2l").at_step(step).generate(TEXT, n=8).new) != plain
 
 
 def test_a_step_of_a_session_is_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

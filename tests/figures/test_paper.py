@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QFontMetricsF, QImage
+from tokenizers import Tokenizer
 
 from circuitlab import api
+from circuitlab.disk.paths import model_dir
 from circuitlab.draw.export.pictures import check, export, picture, preview
 from circuitlab.draw.look.colour_bar import short
 from circuitlab.draw.look.colours import rgb
@@ -402,14 +404,15 @@ def test_labels_of_tokens_are_never_smaller_than_the_least_size():
 
 def test_a_figure_names_model_step_and_prompt_and_its_file_says_all():
     model = api.open("attn-only-2l")
+    n = len(Tokenizer.from_file(str(model_dir("attn-only-2l") / "tokenizer.json")).encode(TEXT).ids)
     made = model.at_step(model.steps[3]).figure("attention", text=TEXT, heads="L1H1").figure
     assert made.about == (
         "attn-only-2l",
         f"step {model.steps[3]:,}",
-        "“Mr and Mrs Hursley, of the old mill …” (39 tokens, BOS first)",
+        f"“Mr and Mrs Hursley, of the old mill …” ({n + 1} tokens, BOS first)",
     )
     bare = model.figure("attention", text=TEXT, heads="L1H1", bos=False).figure
-    assert bare.about[-1].endswith("(38 tokens, no BOS)")
+    assert bare.about[-1].endswith(f"({n} tokens, no BOS)")
     assert model.figure("spectra", text=TEXT).figure.about == ("attn-only-2l", "final weights")  # of weights alone
     for caption in ("short", "full", "none"):
         root = ET.fromstring(picture(made, ".svg", Paper(caption=caption, text="fonts")))

@@ -22,8 +22,9 @@ from circuitlab.figures.panels.circuits.panel import CircuitsView
 from circuitlab.report.render import figure_of
 from circuitlab.state.state import Pin
 from tests.figures.paper_files import texts
+from tests.shipped_models import config_of
 
-K, VOCABULARY = 3, 4096
+K, VOCABULARY = 3, config_of("attn-only-2l")["d_vocab"]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_one_unit_has_one_scale_and_one_key(bench):
 
 def test_a_difference_keeps_its_keys_and_has_no_gap(bench):
     model, state = bench
-    pin = Pin("before", model.at_step(4500).state("Captain Harville and").subject, text="Captain Harville and")
+    pin = Pin("before", model.at_step(model.steps[-2]).state("Captain Harville and").subject, text="Captain Harville and")
     result = tables(model, replace(state, pins=(pin,), compare="difference"))
     assert len(result) == 4 and all(table.gap is None for table in result)
     assert [table.columns[1].name for table in result] == ["Δ"] * 4

@@ -261,7 +261,7 @@ def cielab(rgb: tuple[int, int, int]) -> np.ndarray:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_heads_of_small_models_have_colours_of_their_own(dark: bool) -> None:
-    for layers, heads, least in ((1, 4, 24), (2, 4, 20), (4, 4, 10), (2, 8, 8)):
+    for layers, heads, least in ((1, 4, 24), (2, 4, 20), (4, 4, 10), (2, 8, 8), (2, 12, 8)):
         of = [cielab(hue_rgb(head_hue(Head(i, j)), dark)) for i in range(layers) for j in range(heads)]
         apart = [float(np.linalg.norm(a - b)) for a, b in combinations(of, 2)]
         assert min(apart) > least, (layers, heads, min(apart))

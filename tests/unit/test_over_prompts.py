@@ -481,7 +481,8 @@ def test_a_shipped_set_on_the_shipped_model() -> None:
         ).result
     )
     heads, others = ask("heads"), ask("others")
-    assert heads.counted == 24 and heads.values.shape == (24, 2, 4)
+    config = engine.store.open(ModelRef("builtin:attn-only-2l")).opened.weights.config
+    assert heads.counted == 24 and heads.values.shape == (24, config.n_layers, config.n_heads)
     model = engine.store.open(ModelRef("builtin:attn-only-2l")).weights(Conventions())
     prompts = read_prompts(file_text(file), "names", model.tokenizer, model.config)
     for prompt, parts in zip(prompts, heads.values.sum((1, 2)) + others.values.sum(1), strict=True):

@@ -23,6 +23,7 @@ from circuitlab.model.saving import random_tensors, save_directory
 from circuitlab.model.subject import Conventions, Head, ModelRef, Subject
 from tests.models import CONFIGS, directory
 from tests.reference.slow_forward import SlowModel, _rotated
+from tests.shipped_models import induction_head
 from tests.unit.test_composition import gauged
 
 TOKENS = (0, 5, 3, 5, 2, 5, 3, 6, 5)
@@ -334,10 +335,11 @@ def test_an_induction_cell_of_the_trained_model_is_keyed_by_its_previous_token_h
     weights = engine.store.open(ref).weights(Conventions())
     run = forward(weights, tokens)
     before = int(np.argmax([float(run.get("pattern", 0, (h,))[0].diagonal(-1).mean()) for h in range(weights.config.n_heads)]))
-    d = len(tokens) - 8  # " Har", the second time
+    d = max(i for i, token in enumerate(tokens) if tokenizer.decode((token,)) == " Har")  # the second time
     s = tokens.index(tokens[d]) + 1
+    assert s < d
     result: Any = engine.answer(
-        Request.named("score_expansion", ScoreExpansionParams(Head(1, 1), d, s), Subject(ref, tokens))
+        Request.named("score_expansion", ScoreExpansionParams(induction_head(), d, s), Subject(ref, tokens))
     ).result
     assert result.attention > 0.5
     total = result.score - result.row_mean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from circuitlab.cli.parser import main
+from circuitlab.disk.paths import resource
 from circuitlab.errors import BadInput, BadMachine
 from circuitlab.model.forward import logits
 from circuitlab.model.loading import open_model
@@ -159,11 +161,13 @@ def test_the_rate_warms_up_and_falls_to_a_tenth(recipe: Recipe) -> None:
 def test_initial_weights_have_the_scales_of_the_recipe() -> None:
     recipe = read_recipe("attn-only-2l")
     made = initial_tensors(recipe, recipe.config())
-    for name, scale in (("embed.W_E", 0.1), ("layers.1.W_Q", 0.09), ("layers.0.W_O", 0.03), ("unembed.W_U", 0.02)):
-        assert float(made[name].std()) == pytest.approx(scale, rel=0.05)
+    said = tomllib.loads(resource("recipes", "attn-only-2l.toml").read_text(encoding="utf-8"))
+    assert set(said["init"]) == {"W_E", "W_U", "W_Q", "W_K", "W_V", "W_O"}
+    for name in ("embed.W_E", "layers.1.W_Q", "layers.0.W_O", "unembed.W_U"):
+        assert float(made[name].std()) == pytest.approx(said["init"][name[-3:]], rel=0.05)
     position = made["embed.W_pos"][7]
     assert position[0] == pytest.approx(np.sin(7), abs=1e-6)
-    assert position[64] == pytest.approx(np.cos(7), abs=1e-6)
+    assert position[said["model"]["d_model"] // 2] == pytest.approx(np.cos(7), abs=1e-6)
 
 
 def test_checkpoints_are_dense_where_they_should_be() -> None:

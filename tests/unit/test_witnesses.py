@@ -31,6 +31,7 @@ from circuitlab.witnesses.record import FILE, Witnesses, read_record
 from circuitlab.witnesses.table import HEADING
 from tests.models import CONFIGS, directory
 from tests.reference import slow_trained
+from tests.shipped_models import config_of, induction_head
 
 NAME = "attn-only-2l"
 PIECES = np.random.default_rng(4).integers(200, 900, size=(5, 60))  # short ids: some stand several times in a piece
@@ -73,7 +74,7 @@ def test_prose_said_twice_by_plain_products(model: Any, weights: slow_trained.We
         mass.append(np.mean([A[:, d, d + 1 - half] for d in at], axis=0))
         bos.append(np.mean([A[:, d, 0] for d in at], axis=0))
     best = int(np.mean(mass, axis=0).argmax())
-    assert result.best == divmod(best, slow_trained.N_HEADS) and result.best is not None and result.best.layer == 1
+    assert result.best == divmod(best, config_of(NAME)["n_heads"]) and result.best is not None and result.best.layer == 1
     assert result.first.mean == pytest.approx(np.mean(right), abs=1e-9) and result.first.mean > 0.5
     assert result.once.mean == pytest.approx(np.mean(once), abs=1e-9) and result.once.mean < 0.1
     assert result.second.mean == pytest.approx(np.mean(loss), abs=1e-4)
@@ -83,7 +84,7 @@ def test_prose_said_twice_by_plain_products(model: Any, weights: slow_trained.We
 
 
 def test_random_blocks_by_plain_products(model: Any, weights: slow_trained.Weights) -> None:
-    result, once = random_blocks(model), np.random.default_rng(11).integers(1, 4096, size=(SAMPLES, BLOCK))
+    result, once = random_blocks(model), np.random.default_rng(11).integers(1, config_of(NAME)["d_vocab"], size=(SAMPLES, BLOCK))
     ids = np.concatenate([np.zeros((SAMPLES, 1), int), once, once], axis=1)
     losses = slow_trained.ran(weights, ids).losses
     saved = losses[:, 1:BLOCK].mean() - losses[:, BLOCK + 1 :].mean()  # other blocks: equal to within their spread
@@ -99,7 +100,7 @@ def test_heads_rest_where_their_patterns_say(model: Any, weights: slow_trained.W
 
     result, once, twice = resting(model, PIECES, PIECES, (0,)), on_bos(PIECES), on_bos(np.tile(PIECES, 2))
     np.testing.assert_allclose(result.bos, once, atol=1e-5)
-    assert once[1, 1] > 0.8 > twice[1, 1], "the induction head rests until something comes again"
+    assert once[induction_head()] > 0.8 > twice[induction_head()], "the induction head rests until something comes again"
     assert set(result.dead) == {tuple(at) for at in np.argwhere((once >= 0.8) & (twice >= 0.8)).tolist()}
 
 
@@ -267,7 +268,8 @@ def test_the_command_writes_file_and_card(tmp_path: Path, capsys: pytest.Capture
     assert out.splitlines()[2] in card and str(tmp_path) not in card
     assert "`circuitlab witnesses one --text 'some prose.txt' --pieces 2 --card`" in card
     assert found.step is None and set(found.sets) == set(SETS) and found.protocol["text"] == ["some prose.txt"]
-    assert np.array(found.heads["own_tokens"]).shape == np.array(found.heads["in_use"]).shape == (1, 4)
+    heads = (1, config_of("attn-only-1l")["n_heads"])
+    assert np.array(found.heads["own_tokens"]).shape == np.array(found.heads["in_use"]).shape == heads
     assert np.isfinite(found.in_context["controlled"].mean), "the shipped model without layers has the same tokenizer"
     (folder / FILE).write_text("{}")
     with pytest.raises(BadModel, match="cannot be read"):

@@ -17,9 +17,9 @@ to on unrepeated tokens. Not the same as the copying score of `copying_scores`, 
 
 Zero is not the chance level. If logits are unrelated to attention, each of n different tokens has a share of 1/n: 2/n − 1, −0.92
 for 25 tokens after a BOS; fewer are different where the vocabulary is smaller. And a head that raises the attended token far more
-than any other may still stay below 0, since the positive parts of noise on the other n − 1 tokens add up in the denominator. The
-induction head of attn-only-2l raises its target by 13 and each of 25 others by 1.1: a third, −0.38. Compare heads of one model
-with each other and with chance, not with 0; or count own tokens (`own_tokens`).
+than any other may still stay below 0, since the positive parts of noise on the other n − 1 tokens add up in the denominator: 13
+for its target and 1.1 for each of 25 others is a third, −0.36. Compare heads of one model with each other and with chance, not
+with 0; or count own tokens (`own_tokens`).
 """
 
 from __future__ import annotations
