@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -518,6 +519,19 @@ def test_every_name_in_a_lesson_is_known(tmp_path: Path, old: str, new: str, wor
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
 def test_the_shipped_lessons_are_whole(path: Path) -> None:
     assert problems(path) == ()
+
+
+def test_the_shipped_lessons_read_a_training_at_moments_and_not_at_rows() -> None:
+    """The rows of a series are those of one training: another training of the model has other points."""
+    of_points = re.compile(r"\b(?:loss|scores|repetitions|heads|steps|tokens|each\w*)\[(\d+)")
+    rows = {
+        (lesson.name, step.title, value.read)
+        for lesson in lessons()[0]
+        for step in lesson.steps
+        for value in step.values
+        if value.analysis == "training_series" and (at := of_points.search(value.read)) is not None and at[1] != "0"
+    }
+    assert rows == set()
 
 
 def test_the_command_lists_and_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
