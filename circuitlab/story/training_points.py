@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from circuitlab.counting import number_of
 from circuitlab.errors import BadInput
 
 _POINT = re.compile(r"(first|checkpoint|begin|middle|end)(?:\s*([+-])\s*(\d{1,9}))?")
@@ -35,7 +36,7 @@ def point_of(word: str, result: Any, checkpoint: int | None) -> int | None:
     elif match[1] == "checkpoint":
         at = own[-1:] if checkpoint is None else own[result.checkpoint[own] == checkpoint]
         if not at.size:
-            raise _missing(word, f"one of {len(own)} measured points", f"checkpoint {checkpoint}")
+            raise _missing(word, f"one of {number_of(len(own), 'measured point')}", f"checkpoint {checkpoint}")
         point = int(at[0])
     else:
         begin, end = result.phase[0, 0]
