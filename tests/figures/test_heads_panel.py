@@ -10,21 +10,14 @@ import numpy as np
 import pytest
 
 from circuitlab.analysis.attention.head_scores import HeadScoresParams
-from circuitlab.analysis.behaviour.over_prompts import of_one_prompt
-from circuitlab.caption_parts import Essential
 from circuitlab.engine.engine import Engine
 from circuitlab.engine.request import Request
 from circuitlab.engine.store import ModelStore
 from circuitlab.figures.contracts.panel import panels
-from circuitlab.figures.contracts.selection_reading import EDITED
 from circuitlab.figures.marks import Heatmap, Hit, Rows
-from circuitlab.figures.panels.head_finder import HeadFinderView
 from circuitlab.figures.panels.heads import UNITS, HeadsView, Score
-from circuitlab.figures.panels.induction.panel import InductionView
-from circuitlab.model.intervention import Intervention, Site
 from circuitlab.model.subject import Head, ModelRef
 from circuitlab.report.render import figure_of
-from circuitlab.state.cuts import ablation, with_edits
 from circuitlab.state.state import State
 from tests.models import directory
 
@@ -90,32 +83,3 @@ def test_of_several_heads_the_row_of_the_one_in_the_title_leads(
     for mark in marks:
         assert [tuple(mark.ids[i].tolist()) for i in mark.chosen] == [tuple(h) for h in heads]  # type: ignore[union-attr]
     assert marks
-
-
-@pytest.mark.parametrize(
-    ("name", "view", "switched"),
-    [
-        ("heads", HeadsView(), HeadsView(edited=True)),
-        ("head_finder", HeadFinderView(), HeadFinderView(edited=True)),
-        ("head_finder", HeadFinderView(page="table"), HeadFinderView(page="table", edited=True)),
-        ("induction", InductionView(page="stripe"), InductionView(page="stripe", edited=True)),
-        ("induction", InductionView(page="heads"), InductionView(page="heads", edited=True)),
-    ],
-)
-def test_scores_of_random_tokens_say_so_where_they_are_without_the_interventions_that_are_on(
-    bench: tuple[Engine, State], name: str, view: object, switched: object
-) -> None:
-    """In sight whatever room a caption has: the switch may stand behind a button."""
-    engine, state = bench
-    said = lambda state, view: [
-        part for part in figure_of(engine, panels()[name], state.with_view(name, view)).caption_parts if EDITED in part
-    ]
-    cut = with_edits(state, ablation(Head(0, 1)))
-    here = with_edits(state, Intervention("zero", Site("z", 0, (1,), positions=(2,))))
-    (part,) = said(cut, view)
-    assert isinstance(part, Essential) and "left out" in part
-    assert not said(state, view), "nothing is cut"
-    assert not said(cut, switched), "they are in it"
-    assert of_one_prompt(here.subject.edits[0]) and not said(here, view), "no switch would bring in what is of the prompt alone"
-    if hasattr(view, "on"):
-        assert not said(cut, replace(view, on="prompt" if name == "induction" else "text")), "a prompt has them always"  # type: ignore[type-var]

@@ -81,7 +81,7 @@ DAMAGE = {
     "no weights": "model.safetensors does not exist",
     "no config": "config.json is missing",
     "truncated": "damaged or not a safetensors",
-    "not safetensors": "damaged or not a safetensors",
+    "not safetensors": "is a checkpoint of torch under the name of another kind",
     "header lies": "damaged or not a safetensors",
     "empty file": "is empty",
     "config is a list": "not a JSON object",

@@ -30,7 +30,6 @@ from circuitlab.figures.contracts.facts import (
 )
 from circuitlab.figures.contracts.plugin_panels import guarded_panel
 from circuitlab.figures.contracts.questions import Question, Questions
-from circuitlab.figures.contracts.selection_reading import spared
 from circuitlab.figures.marks import Figure, Heatmap, empty
 from circuitlab.plugins import adding, declared, owner
 from circuitlab.plugins.registering import load_into
@@ -97,8 +96,7 @@ def _figure(
     if not panel.draws_with(requests, answers):
         return Figure(title=panel.title)
     figure = _without_empty_maps(panel, facts, panel.draw(under(state, edits_read(answers)), facts, answers))
-    notes = spared(state, answers), *(Essential(f"not computed: {reason}") for reason in question.refused)
-    return figure.with_caption(*notes) if figure.grid else figure
+    return figure.with_caption(*(Essential(f"not computed: {reason}") for reason in question.refused)) if figure.grid else figure
 
 
 def _without_empty_maps(panel: Panel, facts: Facts, figure: Figure) -> Figure:

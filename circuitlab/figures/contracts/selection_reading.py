@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from circuitlab.analysis.base import Result
 from circuitlab.analysis.behaviour.over_prompts import of_one_prompt
 from circuitlab.analysis.circuits.factors import refuse_inexact
-from circuitlab.caption_parts import Essential
-from circuitlab.engine.request import Answer, needs
 from circuitlab.errors import Refused
 from circuitlab.figures.contracts.common import destination, rotates
 from circuitlab.figures.contracts.facts import WITHOUT_HEADS, Facts, Why
@@ -33,14 +29,6 @@ def of_own_texts(state: State, edited: bool) -> tuple[Subject, bool]:
     """
     edits = tuple(edit for edit in state.subject.edits if edited and not of_one_prompt(edit))
     return replace(state.subject, tokens=(), edits=edits), bool(edits)
-
-
-def spared(state: State, answers: Mapping[str, Answer[Result]]) -> Essential | str:
-    """For a caption: that such a measurement is without the interventions that are on; "" where all have them, or none is on."""
-    could = any(not of_one_prompt(edit) for edit in state.subject.edits)
-    asked = [answer.request for answer in answers.values()]
-    without = any(getattr(one.params, "edited", None) is False and needs(one.analysis, one.params) == "weights" for one in asked)
-    return Essential(f"the interventions that are on are left out here: see “{EDITED}”") if could and without else ""
 
 
 def weights_refusal(facts: Facts) -> Why | None:
