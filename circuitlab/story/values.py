@@ -121,10 +121,11 @@ def read_value(name: str, table: object, refuse: Refuse, tolerant: bool = False)
         got = table if not isinstance(table, dict) else " ".join(sorted(set(table) - set(_KEYS)))
         raise refuse(name, f"The value {name} cannot be read.", " ".join(_KEYS), got)
     texts = {k: table.get(k, d) for k, d in (("analysis", ""), ("read", ""), ("format", ".2f"), ("on", ""), ("minus", ""))}
+    fixed: JsonDict = {}
     if isinstance(texts["read"], str) and (alone := BEST_HEAD.fullmatch(texts["read"].strip())):
         final, score = alone[1].startswith(f"{FINAL} "), alone[1].removeprefix(f"{FINAL} ")
         texts |= {"read": f"best({score})", "analysis": texts["analysis"] or "head_scores", "format": "head"}
-        table = table | ({"checkpoint": FINAL} if final else {})
+        fixed = {"checkpoint": FINAL} if final else {}
     if not all(isinstance(v, str) for v in texts.values()) or not texts["analysis"] or not texts["read"]:
         raise refuse(name, f"The value {name} lacks something.", "analysis and read, as texts", table)
     if len(texts["read"]) > LONGEST_READ:
@@ -135,7 +136,7 @@ def read_value(name: str, table: object, refuse: Refuse, tolerant: bool = False)
         raise refuse(name, "on cannot be read.", '"pin"', texts["on"])
     if not isinstance(table.get("set", {}), dict):
         raise refuse(name, "set cannot be read.", "{ parameter = value }", table["set"])
-    other = read_other(table, lambda key, *rest: refuse(name, *rest))
+    other = read_other({**table, **fixed}, lambda key, *rest: refuse(name, *rest))
     check_format(texts["format"], lambda *rest: refuse(name, *rest))
     return Value(
         name,
